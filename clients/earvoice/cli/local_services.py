@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from earvoice.cli.command import CommandError, ExitCode, gather, number_from, require_extra
 from earvoice.cli.log_relay import ServiceLogs
@@ -151,10 +152,18 @@ class LocalServices:
         self.addresses: dict[str, str] = {}
 
     async def start(self) -> None:
-        # The engines take half a minute to start; what listens already is told before.
+        # The engines take half a minute to start; what would fail after them is told before.
+        callers = ["policy", *([GATEWAY] if self._choices.gateway else [])]
+        for service in callers:
+            self._check_settings(service)
+        if self._choices.gateway:
+            _check_gateway_tls()
+        taken: dict[str, str] = {}
         for service, port in self._choices.ports.items():
             if service != GATEWAY or self._choices.gateway:
-                self._check_free(service, port)
+                number = self._check_free(service, port)
+                if number and (other := taken.setdefault(number, service)) != service:
+                    raise CommandError(f"port {number} is given to the {other} and the {service}")
         settings = self._choices.backend_settings
         await gather(self._start(backend, settings) for backend in ("encoder", "decoder"))
         targets = {
@@ -165,10 +174,22 @@ class LocalServices:
         if self._choices.gateway:
             await self._start(GATEWAY, {"SERVER": self.addresses["policy"]})
 
-    def _check_free(self, service: str, port: int | None) -> None:
+    def _check_settings(self, service: str) -> None:
+        from earvoice.runtime.settings import SettingsError, load_settings  # noqa: PLC0415
+
+        given = self._choices.policy_settings if service == "policy" else {}
+        try:
+            load_settings(
+                _settings_of(service), **{name.lower(): value for name, value in given.items()}
+            )
+        except SettingsError as error:
+            raise CommandError(str(error)) from error
+
+    def _check_free(self, service: str, port: int | None) -> str:
+        """Return the port as it is written; empty for a free one."""
         number = _port_of(service) if port is None else str(port)
         if not number.isdecimal() or not int(number):
-            return  # a free one, or what the service refuses
+            return ""  # a free one, or what the service refuses
         given = self._choices.policy_settings if service == "policy" else {}
         host = given.get("HOST") or os.environ.get(f"{variable_prefix_of(service)}HOST", LOOPBACK)
         address = _reachable_host(host), int(number)
@@ -178,6 +199,7 @@ class LocalServices:
                 "another, or 0 for any",
                 ExitCode.SERVICES,
             )
+        return number
 
     async def watch(self) -> None:
         """Never return; raise whatever ends the supervision unexpectedly."""
@@ -206,14 +228,24 @@ class LocalServices:
         self.addresses[service] = _reachable(await child.start())
 
 
+def _check_gateway_tls() -> None:
+    given = f"{variable_prefix_of('policy')}TLS_CERTIFICATE_FILE"
+    needed = f"{variable_prefix_of(GATEWAY)}SERVER_TLS_CA_FILE"
+    if given in os.environ and needed not in os.environ:
+        raise CommandError(f"{given} needs {needed}, by which the gateway knows the certificate")
+
+
 def _port_of(service: str) -> str:
     """The port in a service's own settings, unchecked."""
     variable = f"{variable_prefix_of(service)}PORT"
     if variable in os.environ:
         return os.environ[variable]
+    return str(_settings_of(service).model_fields["port"].default)
+
+
+def _settings_of(service: str) -> Any:
     settings = importlib.import_module(f"{module_of(service)}.settings")
-    default = getattr(settings, f"{service.capitalize()}Settings").model_fields["port"].default
-    return str(default)
+    return getattr(settings, f"{service.capitalize()}Settings")
 
 
 def _reachable(address: str) -> str:

@@ -210,8 +210,8 @@ async def _translate(
             error = failed.exceptions[0]
             if isinstance(error, ServerBusyError) and len(sessions) > 1:
                 progress.say(
-                    f"--to needs {len(sessions)} sessions at once, one for each language: give fewer "
-                    "to a server that never has room for so many"
+                    f"--to needs {len(sessions)} sessions at once, one for each language: give "
+                    "fewer to a server that never has room for so many"
                 )
             raise error from None
     if failures:

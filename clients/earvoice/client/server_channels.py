@@ -32,7 +32,8 @@ that is not in the address; else empty."""
 def split_address(address: str) -> tuple[str, ...]:
     """Return the parts of a list of addresses."""
     parts = tuple(part.strip() for part in address.split(","))
-    if not all(parts):
+    schemes = [part.partition("://")[0] for part in parts if "://" in part]
+    if not all(parts) or not {*schemes} <= {*_SCHEMES, "unix"}:
         raise ValueError(
             f"server = {address!r} is not allowed; allowed: host:port, several separated by "
             "commas, or dns:///name:port"

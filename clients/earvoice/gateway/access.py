@@ -13,6 +13,7 @@ from starlette.requests import HTTPConnection
 
 from earvoice.gateway.settings import GatewaySettings
 from earvoice.runtime.errors import PermissionDeniedError, UnauthenticatedError
+from earvoice.runtime.tls import is_loopback
 from earvoice.runtime.transport import is_showable
 
 Scope = Literal["speak", "read"]
@@ -49,15 +50,28 @@ class Gatekeeper:
         self._token_key = _secret(settings.token_key)
         self._server_token = _secret(settings.server_token)
         self._allowed_origins = settings.allowed_origins
+        self._allowed_names = {read_address(origin).hostname for origin in self._allowed_origins}
+        self._is_local = is_loopback(settings.host)
         self._hands_on = hands_on
 
     def check_origin(self, connection: HTTPConnection) -> None:
-        """Check the origin of a browser's page; other clients send no origin."""
-        origin = connection.headers.get("origin")
-        if origin is None or "*" in self._allowed_origins or origin in self._allowed_origins:
+        """Check the origin of a browser's page, and the name that it knows this gateway by.
+
+        Other clients send no origin. A page can have its own name resolved to this machine, and is
+        then of our origin: where only this machine is to come in, no other name is taken.
+        """
+        if "*" in self._allowed_origins:
             return
-        if read_address(origin).netloc != connection.headers.get("host"):
+        origin, host = (connection.headers.get(name) for name in ("origin", "host"))
+        if origin is not None and origin in self._allowed_origins:
+            return
+        if origin is not None and read_address(origin).netloc != host:
             raise PermissionDeniedError(f"pages of {origin} may not come in (ALLOWED_ORIGINS)")
+        name = read_address(f"//{host}").hostname
+        if self._is_local and name and not is_loopback(name) and name not in self._allowed_names:
+            raise PermissionDeniedError(
+                f"requests to {name} may not come in: HOST is this machine alone (ALLOWED_ORIGINS)"
+            )
 
     def admit(self, token: str, scope: Scope | None = None) -> Admission:
         """Check a caller's token, and that it covers ``scope``; None accepts any scope."""

@@ -6,23 +6,25 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket
 
-from earvoice.client import AccessDeniedError, TranslationError
+from earvoice.client import TranslationError
 from earvoice.gateway import native, openai_dialect
 from earvoice.gateway.access import shown_token
-from earvoice.gateway.connection import Connection, telling_failures
+from earvoice.gateway.connection import Connection, Describe, telling_failures
 from earvoice.gateway.door import Door
 from earvoice.gateway.messages import describe_error
 from earvoice.gateway.published import PublishedStream
@@ -43,6 +45,7 @@ _HTTP_STATUS = {
     "UNIMPLEMENTED": 501,
     "UNAVAILABLE": 503,
 }
+_NOT_FOUND, _NOT_ALLOWED = 404, 405
 _READY_TIMEOUT_S = 2.0
 _LOG = logging.getLogger(__name__)
 
@@ -51,7 +54,7 @@ def build_app(door: Door) -> Starlette:  # noqa: C901 - one small function for e
     def socket_route(
         path: str,
         serve: Callable[[Connection], Awaitable[None]],
-        describe: Callable[[Any], dict[str, Any]] = describe_error,
+        describe: Describe = describe_error,
         subprotocols: tuple[str, ...] = (),
     ) -> WebSocketRoute:
         async def endpoint(websocket: WebSocket) -> None:
@@ -75,6 +78,7 @@ def build_app(door: Door) -> Starlette:  # noqa: C901 - one small function for e
         await _serve_reader(connection, find_stream(door, connection.websocket))
 
     async def list_models(request: Request) -> Response:
+        door.gatekeeper.check_origin(request)
         token = door.gatekeeper.admit(shown_token(request), "speak").server_token
         catalog = await door.client.with_token(token).list_models()
         models = [
@@ -87,14 +91,13 @@ def build_app(door: Door) -> Starlette:  # noqa: C901 - one small function for e
     async def is_ready(_: Request) -> Response:
         if door.is_draining:
             return PlainTextResponse("draining", status_code=503)
-        with suppress(AccessDeniedError):  # a service that asks for a token is up
-            await door.client.list_models(_READY_TIMEOUT_S)
+        await door.check_server(_READY_TIMEOUT_S)
         return PlainTextResponse("ready")
 
     async def is_alive(_: Request) -> Response:
         return PlainTextResponse("alive")
 
-    routes = [
+    routes: list[BaseRoute] = [
         socket_route("/v1/translate", speak),
         socket_route(
             "/v1/realtime/translations",
@@ -120,6 +123,16 @@ def build_app(door: Door) -> Starlette:  # noqa: C901 - one small function for e
 
     return Starlette(
         routes=routes,
+        # Lets the scripts of other pages read the answers that the origin check lets them have.
+        middleware=[
+            Middleware(
+                CORSMiddleware,
+                allow_origins=door.settings.allowed_origins,
+                allow_methods=["GET", "POST"],
+                allow_headers=["Authorization", "Content-Type"],
+                expose_headers=["Retry-After"],
+            )
+        ],
         lifespan=lifespan,
         exception_handlers={
             EarvoiceError: _answer_failure,
@@ -170,5 +183,14 @@ def _answer_nobody(_: Request, error: Exception) -> Response:
 
 def _answer_http_failure(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - see build_app
-    message = f"{request.method} {request.url.path}: {error.detail}"
-    return JSONResponse({"error": {"message": message}}, status_code=error.status_code)
+    status, detail, headers = error.status_code, error.detail, error.headers
+    # The page's files, at the end of the routes, are looked for at every path.
+    for route in request.app.routes if status == _NOT_FOUND else ():
+        if isinstance(route, Route | WebSocketRoute) and route.path_regex.match(request.url.path):
+            if isinstance(route, Route):
+                status, detail = _NOT_ALLOWED, "Method Not Allowed"
+                headers = {"Allow": ", ".join(sorted(route.methods or ()))}
+            else:
+                detail = "a WebSocket is opened here"
+    message = f"{request.method} {request.url.path}: {detail}"
+    return JSONResponse({"error": {"message": message}}, status_code=status, headers=headers)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from earvoice.client import TranslationError
@@ -32,14 +33,30 @@ _CLOSE_NO_STATUS = 1005
 _CLOSE_ABNORMAL = 1006
 _CLOSED_BY_CALLER = frozenset({CLOSE_NORMAL, CLOSE_GOING_AWAY, _CLOSE_NO_STATUS})
 _LONGEST_CLOSE_REASON_BYTES = 123
+_Result = TypeVar("_Result")
 _FAULTS = frozenset({"INTERNAL", "UNKNOWN"})
 
 
+class Describe(Protocol):
+    """Writes an error in a dialect; see `describe_error`."""
+
+    def __call__(
+        self, error: EarvoiceError | TranslationError, *, has_begun: bool = False
+    ) -> dict[str, Any]: ...
+
+
 class Connection:
+    """A WebSocket.
+
+    Attributes:
+        has_begun: whether the caller has been told of a session.
+    """
+
     def __init__(self, websocket: WebSocket, settings: GatewaySettings) -> None:
         self.websocket = websocket
         self._settings = settings
         self._is_writing = asyncio.Lock()
+        self.has_begun = False
 
     @property
     def traceparent(self) -> str:
@@ -103,11 +120,36 @@ async def body_of(request: Request, timeout_ms: int) -> AsyncIterator[bytes]:
         yield block
 
 
+async def wait_until_gone(receive: Receive) -> None:
+    """Return once a caller whose body was read has closed its connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def unless_gone(request: Request, work: Awaitable[_Result]) -> _Result:
+    """Do what a request asks for, whose body was read; stop if its caller leaves.
+
+    Raises:
+        ClientDisconnect: it has left.
+    """
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(wait_until_gone(request.receive))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        working.cancel()
+        leaving.cancel()
+        await asyncio.wait({working, leaving})
+
+
 @asynccontextmanager
 async def telling_failures(
     connection: Connection,
     logger: logging.Logger,
-    describe: Callable[[EarvoiceError | TranslationError], dict[str, Any]] = describe_error,
+    describe: Describe = describe_error,
 ) -> AsyncIterator[None]:
     """Tell the caller why its connection ends, and close it; a fault of ours is logged."""
     try:
@@ -128,7 +170,7 @@ async def telling_failures(
         error = InternalError("a fault of the gateway's; its log has the details")
     if not isinstance(error, SlowReaderError):
         with suppress(SlowReaderError, WebSocketDisconnect):  # it has gone, or does not read
-            await connection.send(dump(describe(error)))
+            await connection.send(dump(describe(error, has_begun=connection.has_begun)))
     await connection.close(_close_code(error), error.message)
 
 
@@ -144,9 +186,14 @@ def reason_of(error: BaseException) -> str:
     return CANCELLED if isinstance(first, gone) else InternalError.reason
 
 
-def has_closed(error: BaseException) -> bool:
-    """Say whether the caller closed its connection properly, as a page does when it is closed."""
+def is_final(error: BaseException) -> bool:
+    """Say whether a caller whose stream this ends will not resume it.
+
+    It has closed its connection properly, as a page does when it is closed, or is told to give up.
+    """
     first = _first_of(error)
+    if isinstance(first, EarvoiceError | TranslationError):
+        return not may_pass(first)
     return isinstance(first, WebSocketDisconnect) and first.code in _CLOSED_BY_CALLER
 
 

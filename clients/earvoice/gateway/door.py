@@ -12,9 +12,9 @@ from functools import partial
 
 from opentelemetry.trace import SpanKind
 
-from earvoice.client import TranslationClient, connect
+from earvoice.client import AccessDeniedError, TranslationClient, TranslationError, connect
 from earvoice.gateway.access import Admission, Gatekeeper
-from earvoice.gateway.connection import CANCELLED, has_closed, reason_of
+from earvoice.gateway.connection import CANCELLED, is_final, reason_of
 from earvoice.gateway.messages import StartMessage
 from earvoice.gateway.published import StreamDirectory
 from earvoice.gateway.settings import GatewaySettings
@@ -93,6 +93,7 @@ class Door:
         self.speaker_count = 0
         self.refused_count = 0
         self.is_draining = False
+        self._trouble = ""
         self._sockets: set[asyncio.Task[object]] = set()
         self._telemetry = ServiceTelemetry("gateway", settings)
         observe = self._telemetry.meters.observe
@@ -100,6 +101,19 @@ class Door:
         observe("earvoice.gateway.speakers", lambda: {"": self.speaker_count})
         observe("earvoice.gateway.readers", lambda: {"": self.directory.reader_count})
         observe("earvoice.gateway.refused", lambda: {"": self.refused_count})
+
+    async def check_server(self, timeout_s: float) -> None:
+        """Ask the policy service for a sign of life; what is wrong with it is logged once."""
+        try:
+            await self.client.list_models(timeout_s)
+        except AccessDeniedError:
+            pass  # one that asks for a token is up
+        except TranslationError as error:
+            if error.message != self._trouble:
+                self._trouble = error.message
+                _LOG.warning("the policy service cannot be used", extra={"cause": error.message})
+            raise
+        self._trouble = ""
 
     async def drain(self) -> None:
         """Accept nobody new, and give running connections the drain grace to end."""
@@ -184,7 +198,7 @@ class Door:
             try:
                 yield speaker
             except BaseException as error:
-                lost = not has_closed(error)
+                lost = not is_final(error)
                 raise
             finally:
                 self.speaker_count -= 1

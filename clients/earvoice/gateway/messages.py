@@ -39,7 +39,7 @@ from earvoice.client.captions import (
     Cue,
     captions_of,
 )
-from earvoice.client.errors import PASSING_BY_REASON
+from earvoice.client.errors import PASSING_BY_REASON, Advice
 from earvoice.client.options import read_config, read_update
 from earvoice.runtime.audio_format import AudioEncoding, allowed_channels, allowed_rates_hz
 from earvoice.runtime.errors import EarvoiceError, InvalidFieldError, MalformedMessageError
@@ -52,6 +52,8 @@ MOST_LETTERS = 1_000_000
 """Of all words together: more than a body of usual words has, and half a minute of computation."""
 MOST_MARK_LETTERS = LINE_LIMIT * LINE_COLUMNS
 """Of what captions show where nothing was understood: what one caption holds."""
+MOST_LANGUAGES = 16
+"""Of one speaker: each is a session of its own."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _LARGEST_NUMBER = 1 << 53
 """Up to here JSON numbers represent every integer exactly."""
@@ -263,9 +265,9 @@ def _read_options(config: object) -> TranslationOptions:
     except ValueError as error:
         raise MalformedMessageError(f"config: {error}") from error
     languages = options.target_languages
-    if not languages or len(set(languages)) < len(languages):
+    if not 1 <= len(languages) <= MOST_LANGUAGES or len(set(languages)) < len(languages):
         raise InvalidFieldError(
-            "config.targetLanguageCodes", list(languages), "one language or more, each once"
+            "config.targetLanguageCodes", list(languages), f"1 to {MOST_LANGUAGES}, each once"
         )
     return options
 
@@ -325,13 +327,22 @@ def describe_event(
     return told
 
 
-def describe_error(error: EarvoiceError | TranslationError) -> dict[str, Any]:
+def describe_error(
+    error: EarvoiceError | TranslationError, *, has_begun: bool = False
+) -> dict[str, Any]:
+    """Return an error as a JSON object.
+
+    Args:
+        has_begun: whether the caller has been told of a session, which it can resume.
+    """
     if isinstance(error, TranslationError):
         retry_after_ms = None if error.retry_after_s is None else round(error.retry_after_s * 1000)
         code, advice = error.code, error.advice.value
     else:
         retry_after_ms = error.retry_after_ms
-        code, advice = error.code.name, "retry" if may_pass(error) else "give up"
+        passing = Advice.RESUME if has_begun else Advice.RETRY
+        advice = (passing if may_pass(error) else Advice.GIVE_UP).value
+        code = error.code.name
     return {
         "type": "error",
         "code": code,

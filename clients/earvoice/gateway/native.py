@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from earvoice.client import TranslationEvent
 from earvoice.gateway.connection import Connection
 from earvoice.gateway.door import Door
 from earvoice.gateway.messages import (
@@ -24,6 +25,11 @@ async def serve_speaker(door: Door, connection: Connection, token: str) -> None:
         raise OutOfOrderError("audio came before the start message")
     start = read_start(first)
     admission = door.gatekeeper.admit(start.access_token or token, "speak")
+
+    async def tell(language: str, event: TranslationEvent, resume_point: bytes) -> None:
+        connection.has_begun = True
+        await connection.send(dump(describe_event(language, event, resume_point)))
+
     async with (
         door.open(start, admission, connection.traceparent) as speaker,
         asyncio.TaskGroup() as group,
@@ -33,7 +39,7 @@ async def serve_speaker(door: Door, connection: Connection, token: str) -> None:
             audio = ContainerAudio(speaker, start.options.audio)
             group.create_task(audio.run())
         listening = group.create_task(_listen(door, connection, audio))
-        await speaker.run(lambda *spoken: connection.send(dump(describe_event(*spoken))))
+        await speaker.run(tell)
         listening.cancel()
 
 

@@ -64,8 +64,10 @@ async def serve_speaker(door: Door, connection: Connection, token: str) -> None:
     await session.tell("session.closed")
 
 
-def describe_error(error: EarvoiceError | TranslationError) -> dict[str, Any]:
-    told = messages.describe_error(error)
+def describe_error(
+    error: EarvoiceError | TranslationError, *, has_begun: bool = False
+) -> dict[str, Any]:
+    told = messages.describe_error(error, has_begun=has_begun)
     kind = "invalid_request_error" if told["advice"] == "give up" else "server_error"
     detail = {"type": kind, "code": told["reason"].lower(), "message": told["message"]}
     return {"type": "error", "event_id": _new_id("event"), "error": detail}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from urllib.parse import urlencode
 
@@ -14,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from earvoice.client.captions import SubtitleForm, subtitle_file
 from earvoice.gateway import hls
 from earvoice.gateway.access import read_address, shown_token
-from earvoice.gateway.connection import body_of
+from earvoice.gateway.connection import body_of, unless_gone, wait_until_gone
 from earvoice.gateway.door import Door
 from earvoice.gateway.messages import read_captions
 from earvoice.gateway.published import PublishedStream
@@ -81,6 +82,7 @@ def _subtitle_routes(door: Door, form: SubtitleForm, computing: asyncio.Lock) ->
     media_type = _SUBTITLE_TYPES[form]
 
     async def read_subtitles(request: Request) -> Response:
+        door.gatekeeper.check_origin(request)
         stream = find_stream(door, request)
         language = request.query_params.get("language") or next(iter(stream.languages), "")
         return Response(subtitle_file(stream.captions(language).cues, form), media_type=media_type)
@@ -90,8 +92,11 @@ def _subtitle_routes(door: Door, form: SubtitleForm, computing: asyncio.Lock) ->
         door.gatekeeper.admit(shown_token(request))
         with door.counted():
             body = await _read_body(request, door.settings.idle_timeout_ms)
-            async with computing:
+            await unless_gone(request, computing.acquire())
+            try:
                 text = await asyncio.to_thread(lambda: subtitle_file(read_captions(body), form))
+            finally:
+                computing.release()
         return Response(text, media_type=media_type)
 
     return [
@@ -156,7 +161,12 @@ class _EventStream(Response):
         del self.headers["content-length"]
         self.headers.update({**SECURITY_HEADERS, "Cache-Control": "no-store"})
 
-    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+    async def _messages_for(self, method: str) -> AsyncIterator[str]:
+        if method != "HEAD":
+            async for message in self._stream.read(self._languages, _HEARTBEAT_S):
+                yield message
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         write_timeout_s = self._door.settings.write_timeout_ms / 1000
 
         async def write(text: str) -> None:
@@ -167,7 +177,7 @@ class _EventStream(Response):
         async def tell() -> None:
             headers = {"status": self.status_code, "headers": self.raw_headers}
             await send({"type": "http.response.start", **headers})
-            async for message in self._stream.read(self._languages, _HEARTBEAT_S):
+            async for message in self._messages_for(scope["method"]):
                 await write(f"data: {message}\n\n" if message else ": still here\n\n")
             await end()
 
@@ -176,7 +186,7 @@ class _EventStream(Response):
 
         with self._door.counted():
             telling = asyncio.ensure_future(tell())
-            leaving = asyncio.ensure_future(_wait_for_end(receive))
+            leaving = asyncio.ensure_future(wait_until_gone(receive))
             is_sent_away = False
             try:
                 await asyncio.wait({telling, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -205,11 +215,6 @@ async def _read_body(request: Request, timeout_ms: int) -> bytes:
         if len(body) > _LONGEST_BODY_BYTES:
             raise InvalidFieldError("body", f"{len(body)} bytes", f"{_LONGEST_BODY_BYTES} at most")
     return bytes(body)
-
-
-async def _wait_for_end(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _number(request: Request, name: str, default: int) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, aclosing, suppress
@@ -16,15 +18,24 @@ from starlette.types import Receive, Scope, Send
 from earvoice.client import AudioFormat, AudioSourceError, TranslationUpdate
 from earvoice.client.ffmpeg import STDIN_PATH, FfmpegAudio, probe_file
 from earvoice.gateway.access import shown_token
-from earvoice.gateway.connection import body_of
-from earvoice.gateway.door import Door
+from earvoice.gateway.connection import body_of, unless_gone, wait_until_gone
+from earvoice.gateway.door import RETRY_MS, Door
 from earvoice.gateway.settings import GatewaySettings
 from earvoice.gateway.speaker import Speaker
-from earvoice.runtime.errors import InvalidAudioError, NotReadyError, OutOfOrderError
+from earvoice.runtime.errors import (
+    InvalidAudioError,
+    NotReadyError,
+    OutOfOrderError,
+    SessionLimitError,
+)
 
+_LOG = logging.getLogger(__name__)
 DECODED = AudioFormat()
 """Format in which a recording's sound is returned."""
 LONGEST_MS = 4 * 3_600_000
+MOST_AT_ONCE = 8
+"""Recordings that are being uploaded, decoded or sent back. Two of them have both files: with
+recordings of `MAX_RECORDING_BYTES` and `LONGEST_MS`, 4 GiB hold all."""
 WAITING_MESSAGES = 8
 _CHUNK_MS = 80
 _BLOCK_BYTES = 1 << 16
@@ -39,23 +50,54 @@ _FROM_PIPE = ("-protocol_whitelist", "pipe", *_CONTAINERS)
 def recording_route(door: Door) -> Route:
     """Answer an uploaded recording with its sound: raw 16-bit PCM, 16 kHz, one channel."""
     free = asyncio.Semaphore(_DECODERS)
+    places = _Places()
+
+    async def decode(recording: IO[bytes], sound: IO[bytes]) -> None:
+        async with free:
+            await _decode(recording, sound)
 
     async def answer(request: Request) -> Response:
         door.gatekeeper.check_origin(request)
         admission = door.gatekeeper.admit(shown_token(request), "speak")
         with ExitStack() as held:
             held.enter_context(door.counted())
+            held.enter_context(places)
             # A caller that may not translate may not decode either.
             await door.client.with_token(admission.server_token).list_models()
-            # Unnamed files: a gateway that is killed leaves none behind.
-            sound = held.enter_context(tempfile.TemporaryFile())
-            with tempfile.TemporaryFile() as recording:
-                await _receive(request, recording, door.settings)
-                async with free:
-                    await _decode(recording, sound)
+            try:
+                # Unnamed files: a gateway that is killed leaves none behind.
+                sound = held.enter_context(tempfile.TemporaryFile())
+                with tempfile.TemporaryFile() as recording:
+                    await _receive(request, recording, door.settings)
+                    await unless_gone(request, decode(recording, sound))
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                _LOG.warning("a recording could not be kept: %s", error.strerror)
+                raise NotReadyError(
+                    "the gateway has no room for this recording just now", retry_after_ms=RETRY_MS
+                ) from error
             return _SoundAnswer(sound, held.pop_all(), door.settings.write_timeout_ms / 1000)
 
     return Route("/v1/audio", answer, methods=["POST"])
+
+
+class _Places:
+    """Counts the recordings that are being read, so that their files have room."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+
+    def __enter__(self) -> None:
+        if self._taken >= MOST_AT_ONCE:
+            raise SessionLimitError(
+                f"{self._taken} recordings are being read, all that are allowed at once",
+                retry_after_ms=RETRY_MS,
+            )
+        self._taken += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._taken -= 1
 
 
 async def _receive(request: Request, recording: IO[bytes], settings: GatewaySettings) -> None:
@@ -94,7 +136,8 @@ class _SoundAnswer(Response):
         held: what to release once it is sent.
     """
 
-    media_type = "audio/L16;rate=16000"
+    # Not audio/L16, whose bytes come in the other order (RFC 3551).
+    media_type = "audio/pcm;rate=16000"
 
     def __init__(self, sound: IO[bytes], held: ExitStack, write_timeout_s: float) -> None:
         super().__init__(headers={"Content-Length": str(sound.seek(0, 2))})
@@ -102,19 +145,24 @@ class _SoundAnswer(Response):
         self._held = held
         self._write_timeout_s = write_timeout_s
 
-    async def __call__(self, _: Scope, __: Receive, send: Send) -> None:
-        # If the caller does not read, or the gateway is going away, the short body shows it.
-        with suppress(TimeoutError, NotReadyError), self._held:
-            headers = {"status": self.status_code, "headers": self.raw_headers}
-            await send({"type": "http.response.start", **headers})
-            self._sound.seek(0)
-            has_more = True
-            while has_more:
-                block = self._sound.read(_BLOCK_BYTES)
-                has_more = bool(block)
-                async with asyncio.timeout(self._write_timeout_s):
-                    body = {"type": "http.response.body", "body": block, "more_body": has_more}
-                    await send(body)
+    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+        leaving = asyncio.ensure_future(wait_until_gone(receive))
+        try:
+            # If the caller does not read, or the gateway is going away, the short body shows it.
+            with suppress(TimeoutError, NotReadyError), self._held:
+                headers = {"status": self.status_code, "headers": self.raw_headers}
+                await send({"type": "http.response.start", **headers})
+                self._sound.seek(0)
+                has_more = True
+                while has_more and not leaving.done():
+                    block = self._sound.read(_BLOCK_BYTES)
+                    has_more = bool(block)
+                    async with asyncio.timeout(self._write_timeout_s):
+                        body = {"type": "http.response.body", "body": block, "more_body": has_more}
+                        await send(body)
+                    await asyncio.sleep(0)  # so that a caller's end is noticed
+        finally:
+            leaving.cancel()
 
 
 class ContainerAudio:

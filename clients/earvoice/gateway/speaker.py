@@ -69,8 +69,8 @@ class Speaker:
         options: of the caller; the sessions differ only in their target language.
         resume_points: by language, where to resume sessions of another gateway; the audio then
             begins at the earliest of their ``acknowledged_samples`` (0 for a language without).
-        publish: called when the first session has begun; what it returns gets every event, for
-            readers.
+        publish: called when all sessions have begun; what it returns gets every event from then on,
+            for readers.
         meters: of the gateway.
 
     Attributes:
@@ -152,7 +152,7 @@ class Speaker:
                     self._all_admitted.set()
             case Committed():
                 self.word_count += sum(word.starts_word for word in event.words)
-        if self._publish is not None and self.publication is None:
+        if self._publish is not None and self.publication is None and not self._waiting_for:
             self.publication = self._publish()
         if self.publication is not None:
             self.publication.publish(language, event)

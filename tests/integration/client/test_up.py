@@ -4,11 +4,14 @@ import asyncio
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
 
 import pytest
+
+from earvoice.policy import settings as policy_settings
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="up asks for the services' extras first"
@@ -50,6 +53,8 @@ def environment(tmp_path):
         folder.mkdir(parents=True)
         (folder / "__init__.py").touch()
         (folder / "__main__.py").write_text(SERVICE.replace("NAME", name))
+    # The command reads a caller's settings before it starts the engines.
+    shutil.copy(policy_settings.__file__, tmp_path / "earvoice" / "policy")
     path = os.pathsep.join([str(tmp_path), *sys.path])
     return {**os.environ, "PYTHONPATH": path, "STORY": str(tmp_path / "story")}
 
@@ -211,4 +216,39 @@ async def test_a_missing_folder_is_told_before_anything_starts(environment, tmp_
     _, errors = await process.communicate()
     assert process.returncode == 2
     assert "there is no folder" in errors.decode()
+    assert story_of(environment) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "setting", "told"),
+    [
+        ((), {"EARVOICE_POLICY_IDLE_TIMEOUT_MS": "1s"}, "EARVOICE_POLICY_IDLE_TIMEOUT_MS = '1s'"),
+        (
+            ("--gateway", "--gateway-port", "0"),
+            {"EARVOICE_GATEWAY_SERVER_TLS_NAME": "us"},
+            "SERVER_TLS_NAME needs SERVER_TLS_CA_FILE",
+        ),
+        (
+            ("--gateway", "--gateway-port", "0"),
+            {
+                "EARVOICE_POLICY_TLS_CERTIFICATE_FILE": "certificate",
+                "EARVOICE_POLICY_TLS_KEY_FILE": "key",
+            },
+            "EARVOICE_POLICY_TLS_CERTIFICATE_FILE needs EARVOICE_GATEWAY_SERVER_TLS_CA_FILE",
+        ),
+        (
+            ("--port", "1", "--gateway", "--gateway-port", "1"),
+            {},
+            "port 1 is given to the policy and the gateway",
+        ),
+    ],
+)
+async def test_what_would_fail_after_the_engines_fails_before(
+    environment, arguments, setting, told
+):
+    """They take half a minute to start."""
+    process = await start({**environment, **setting}, *arguments)
+    _, errors = await process.communicate()
+    assert process.returncode == 2
+    assert told in errors.decode()
     assert story_of(environment) == []

@@ -147,6 +147,11 @@ async def test_an_update_reaches_the_session():
         (start(config={"catchUp": 9}), "INVALID_FIELD", "config.catchUp = 9"),
         (start(config={"commitUnit": "X"}), "MALFORMED_MESSAGE", "commitUnit"),
         (start(config={"targetLanguageCodes": []}), "INVALID_FIELD", "targetLanguageCodes"),
+        (
+            start(config={"targetLanguageCodes": [f"de-A{n:03}" for n in range(17)]}),
+            "INVALID_FIELD",
+            "allowed: 1 to 16, each once",
+        ),
         (start(publish="a/b"), "INVALID_FIELD", "publish = 'a/b'"),
         (start(resume={"fr": "AAAA"}), "INVALID_FIELD", "resume"),
         (start(resume={"de": "AAAA"}), "INVALID_FIELD", "resume.de"),
@@ -270,7 +275,7 @@ async def test_who_says_nothing_is_sent_away():
                 error, close_code = await refusal(started)
                 assert (error["reason"], "audio" in error["message"]) == ("IDLE", True)
                 # Its laptop may have slept: it goes on where it was.
-                assert (error["advice"], close_code) == ("retry", 1013)
+                assert (error["advice"], close_code) == ("resume", 1013)
             assert door.socket_count == 0
 
 
@@ -353,6 +358,19 @@ async def test_a_foreign_page_is_refused_and_ours_is_not():
                     assert text_of(await receive_all(websocket)) == "gut"
 
 
+async def test_a_page_whose_name_leads_to_this_machine_is_foreign():
+    """Its origin is then that of the gateway it calls."""
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
+        async with httpx.AsyncClient(base_url=f"http://{address}") as http:
+            for headers in ({}, {"Origin": "http://evil.example"}):
+                headers["Host"] = "evil.example"
+                for path in ("/v1/models", "/v1/streams/hall/captions.vtt"):
+                    answer = await http.get(path, headers=headers)
+                    assert answer.status_code == 403
+            answer = await http.get("/v1/models", headers={"Host": "localhost:8080"})
+            assert answer.status_code == 200
+
+
 async def test_connections_beyond_the_limit_are_refused_with_a_time_to_come_back():
     """Those that are in stay in."""
     async with serve(ScriptedService([" gut"])) as server:
@@ -398,7 +416,7 @@ async def test_who_outlives_the_grace_is_told_to_come_again(caplog):
             draining = asyncio.create_task(door.drain())
             *_, error = await receive_all(websocket)
             await asyncio.wait_for(draining, PATIENCE_S)
-    assert (error["reason"], error["advice"]) == ("NOT_READY", "retry")
+    assert (error["reason"], error["advice"]) == ("NOT_READY", "resume")
     assert websocket.close_code == 1013
     assert "ASGI" not in caplog.text
 
@@ -566,8 +584,14 @@ async def test_a_reader_that_never_reads_is_sent_away_alone(path):
 
 
 async def test_an_address_that_is_none_is_not_found():
-    """Neither a page nor a door."""
+    """Neither a page nor a door; one that is called otherwise says how."""
     async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
         with pytest.raises(InvalidStatus):
             async with speak(address, "/v1/nothing"):
                 pass
+        async with httpx.AsyncClient(base_url=f"http://{address}") as http:
+            answer = await http.get("/v1/translate")
+            assert (answer.status_code, "a WebSocket is opened here" in answer.text) == (404, True)
+            for answer in (await http.get("/v1/captions.vtt"), await http.post("/healthz")):
+                assert answer.status_code == 405
+                assert answer.headers["allow"] in ("POST", "GET, HEAD")

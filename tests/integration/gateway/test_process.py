@@ -9,6 +9,9 @@ import sys
 
 import pytest
 
+from tests.certificates import Authority
+from tests.integration.gateway.running_gateway import run_gateway
+
 
 @pytest.mark.parametrize(
     ("settings", "told"),
@@ -34,3 +37,29 @@ async def test_a_gateway_that_cannot_serve_does_not_say_that_it_does(settings, t
     assert process.returncode == 1
     assert line["message"].startswith(f"cannot serve: {told}")
     assert not address_file.exists()
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True])
+async def test_a_container_s_health_check_asks_where_the_gateway_is(is_encrypted, tmp_path):
+    """At its own port, encrypted or not."""
+    settings = {}
+    if is_encrypted:
+        issued = Authority(tmp_path).issue("gateway")
+        settings |= {
+            "tls_certificate_file": issued.certificate_file,
+            "tls_key_file": issued.key_file,
+        }
+
+    async def probe():
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "earvoice.gateway.probe"), env={**os.environ, **environment}
+        )
+        return await process.wait()
+
+    async with run_gateway("127.0.0.1:1", **settings) as (address, _):
+        environment = {
+            f"EARVOICE_GATEWAY_{name.upper()}": str(value) for name, value in settings.items()
+        }
+        environment["EARVOICE_GATEWAY_PORT"] = address.rpartition(":")[2]
+        assert await probe() == 0
+    assert await probe() == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from dataclasses import replace
 from datetime import timedelta
 
@@ -22,6 +23,7 @@ from earvoice.client import (
     Tentative,
 )
 from earvoice.client.captions import CaptionMarks
+from earvoice.gateway import readers
 from earvoice.gateway.access import issue_token
 from earvoice.gateway.messages import describe_event, read_captions
 from earvoice.gateway.published import (
@@ -33,6 +35,7 @@ from earvoice.gateway.published import (
 )
 from earvoice.runtime.errors import (
     InvalidFieldError,
+    LanguageNotSupportedError,
     OutOfOrderError,
     SlowReaderError,
     UnauthenticatedError,
@@ -302,6 +305,10 @@ def test_readers_wait_as_long_for_a_speaker_that_is_lost_again():
         runner.run(lose_twice())
 
 
+async def say_nonsense(websocket):
+    await websocket.send("no json")
+
+
 async def close_without_a_code(websocket):
     websocket.protocol.send_close()
     websocket.transport.write(b"".join(websocket.protocol.data_to_send()))
@@ -313,10 +320,15 @@ async def abort(websocket):
 
 @pytest.mark.parametrize(
     ("leave", "is_over"),
-    [(abort, False), (ClientConnection.close, True), (close_without_a_code, True)],
+    [
+        (abort, False),
+        (ClientConnection.close, True),
+        (close_without_a_code, True),
+        (say_nonsense, True),
+    ],
 )
 async def test_a_connection_that_is_lost_is_not_one_that_was_closed(leave, is_over):
-    """Readers wait for who may come back, as from a hole in the Wi-Fi."""
+    """Readers wait for who may come back, as from a hole in the Wi-Fi, not for who must give up."""
     async with serve(ScriptedService([" Guten"])) as server, run_gateway(server) as (address, door):
         async with speak(address) as speaker:
             await speaker.send(start(publish="hall"))
@@ -331,7 +343,7 @@ async def test_a_connection_that_is_lost_is_not_one_that_was_closed(leave, is_ov
 
 
 class Guarded(ScriptedService):
-    """Serves who shows the right token, and says where to resume."""
+    """Serves who shows the right token, but not in "xx", and says where to resume."""
 
     async def StreamingTranslate(self, request_iterator, context):
         if dict(context.invocation_metadata()).get("authorization") != "Bearer right":
@@ -341,6 +353,11 @@ class Guarded(ScriptedService):
             if response.WhichOneof("message") == "committed":
                 response.committed.resume_token = b"%d" % response.seq
             yield response
+
+    def _start(self, config):
+        if config.target_language_codes[0] == "xx":
+            raise LanguageNotSupportedError("target_language_codes", "xx", "de")
+        return super()._start(config)
 
 
 async def test_who_is_refused_takes_no_stream_from_its_readers():
@@ -357,11 +374,16 @@ async def test_who_is_refused_takes_no_stream_from_its_readers():
             async with asyncio.timeout(PATIENCE_S):
                 while door.speaker_count:
                     await asyncio.sleep(0.01)
-        for name in ("hall", "other"):
+        languages = {"config": {"targetLanguageCodes": ["de", "xx"]}}
+        for name, asked, reason in (
+            ("hall", {"access_token": "wrong"}, "UNAUTHENTICATED"),
+            ("hall", {"access_token": "right", **languages}, "LANGUAGE_NOT_SUPPORTED"),
+            ("other", {"access_token": "wrong"}, "UNAUTHENTICATED"),
+        ):
             async with speak(address) as thief:
-                await thief.send(start(publish=name, access_token="wrong"))
-                (refused,) = await receive_all(thief)
-            assert refused["reason"] == "UNAUTHENTICATED"
+                await thief.send(start(publish=name, **asked))
+                *_, refused = await receive_all(thief)
+            assert refused["reason"] == reason
         with pytest.raises(InvalidFieldError, match="stream = 'other'"):
             door.directory.find("other")
         async with speak(address) as speaker:
@@ -578,3 +600,62 @@ async def test_a_gateway_without_a_service_is_not_ready():
         ready = await http.get(f"http://{address}/readyz", timeout=PATIENCE_S)
     assert ready.status_code == 503
     assert ready.json()["error"]["advice"] == "retry"
+
+
+async def test_scripts_of_allowed_pages_can_read_the_answers():
+    """Captions and events too, refusals as well; a browser asks first whether they may."""
+    page = "https://good.example"
+    async with serve(ScriptedService([" Guten"])) as server:
+        async with run_gateway(server, allowed_origins=(page,)) as (address, _):
+            async with httpx.AsyncClient(base_url=f"http://{address}") as http:
+                asked = {"Origin": page, "Access-Control-Request-Method": "POST"}
+                answers = [
+                    await http.options("/v1/captions.vtt", headers=asked),
+                    await http.get("/v1/models", headers={"Origin": page}),
+                    await http.get("/v1/streams/none/events", headers={"Origin": page}),
+                ]
+                foreign = await http.get("/v1/models", headers={"Origin": "https://evil.example"})
+    assert [answer.status_code for answer in answers] == [200, 200, 404]
+    shared = [answer.headers["access-control-allow-origin"] for answer in answers]
+    assert shared == [page] * 3
+    assert foreign.status_code == 403
+    assert "access-control-allow-origin" not in foreign.headers
+
+
+async def test_head_asks_for_no_events():
+    """The connection is free for the next request."""
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
+        async with speak(address) as speaker, httpx.AsyncClient(timeout=PATIENCE_S) as http:
+            await speaker.send(start(publish="hall"))
+            await speaker.recv()
+            answer = await http.head(f"http://{address}/v1/streams/hall/events")
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            assert (await http.get(f"http://{address}/healthz")).text == "alive"
+
+
+async def test_who_has_left_keeps_nobody_waiting_for_captions(monkeypatch):
+    """Its turn goes to the next."""
+    can_end = threading.Event()
+    monkeypatch.setattr(readers, "subtitle_file", lambda *_: can_end.wait() and "WEBVTT")
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, door):
+        async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
+            url = f"http://{address}/v1/captions.vtt"
+            first = asyncio.create_task(http.post(url, json={"words": []}))
+            await until(lambda: door.socket_count == 1)
+            _, writer = await asyncio.open_connection(*address.split(":"))
+            head = (
+                f"POST /v1/captions.vtt HTTP/1.1\r\nHost: {address}\r\nContent-Length: 13\r\n\r\n"
+            )
+            writer.write(f'{head}{{"words": []}}'.encode())
+            await until(lambda: door.socket_count == 2)
+            writer.transport.abort()
+            await until(lambda: door.socket_count == 1)
+            assert not first.done()
+            can_end.set()
+            assert (await first).text == "WEBVTT"
+
+
+async def until(is_so):
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_so():
+            await asyncio.sleep(0.01)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import json
 import subprocess
 import tempfile
@@ -16,6 +17,7 @@ import psutil
 import pytest
 
 from earvoice.client import AudioSourceError, ResumePoint
+from earvoice.gateway import recordings
 from tests.deploy.tool import program
 from tests.integration.client.scripted_service import ScriptedService, serve
 from tests.integration.gateway.running_gateway import (
@@ -70,7 +72,7 @@ async def test_a_recording_is_answered_with_its_sound(make_recording, kind):
             answer = await http.post(f"http://{address}/v1/audio", content=content)
         assert door.socket_count == 0
     assert answer.status_code == 200
-    assert answer.headers["content-type"] == "audio/L16;rate=16000"
+    assert answer.headers["content-type"] == "audio/pcm;rate=16000"
     assert_tone(answer.content)
 
 
@@ -119,7 +121,8 @@ async def test_who_stops_in_the_middle_of_an_upload_is_sent_away(path):
     limits = {"idle_timeout_ms": 100}
     async with serve(ScriptedService()) as server, run_gateway(server, **limits) as (address, door):
         reader, writer = await asyncio.open_connection(*address.split(":"))
-        writer.write(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{{".encode())
+        head = f"POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: 99\r\n\r\n{{"
+        writer.write(head.encode())
         async with asyncio.timeout(60):
             status = await reader.readline()
             while door.socket_count:
@@ -138,7 +141,8 @@ async def test_an_upload_has_no_name_that_a_killed_gateway_would_leave(tmp_path,
 
     async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
         _, writer = await asyncio.open_connection(*address.split(":"))
-        writer.write(b"POST /v1/audio HTTP/1.1\r\nHost: x\r\nContent-Length: 99999\r\n\r\nhalf")
+        head = f"POST /v1/audio HTTP/1.1\r\nHost: {address}\r\nContent-Length: 99999\r\n\r\n"
+        writer.write(f"{head}half".encode())
         async with asyncio.timeout(60):
             while not files_held():
                 await asyncio.sleep(0.01)
@@ -147,6 +151,55 @@ async def test_an_upload_has_no_name_that_a_killed_gateway_would_leave(tmp_path,
         async with asyncio.timeout(60):
             while files_held():
                 await asyncio.sleep(0.01)
+
+
+async def test_who_has_left_keeps_no_decoder(monkeypatch):
+    """Two that wait for nobody would keep all others waiting."""
+    began = 0
+
+    async def decode(*_):
+        nonlocal began
+        began += 1
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(recordings, "_decode", decode)
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, door):
+        for count in range(1, 4):
+            _, writer = await asyncio.open_connection(*address.split(":"))
+            head = f"POST /v1/audio HTTP/1.1\r\nHost: {address}\r\nContent-Length: 4\r\n\r\n"
+            writer.write(f"{head}RIFF".encode())
+            async with asyncio.timeout(PATIENCE_S):
+                while began < count:
+                    await asyncio.sleep(0.01)
+                writer.transport.abort()
+                while door.socket_count:
+                    await asyncio.sleep(0.01)
+
+
+async def test_a_full_disk_is_told_as_what_passes(monkeypatch, caplog):
+    """With a time to come back, as any limit."""
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda: io.FileIO("/dev/full", "w+"))
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
+        async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
+            answer = await http.post(f"http://{address}/v1/audio", content=bytes(100_000))
+    assert (answer.status_code, answer.json()["error"]["advice"]) == (503, "retry")
+    assert "No space left on device" in caplog.text
+
+
+async def test_as_many_recordings_are_read_as_have_room(monkeypatch):
+    """One more is refused before it is uploaded."""
+    monkeypatch.setattr(recordings, "MOST_AT_ONCE", 1)
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, door):
+        _, writer = await asyncio.open_connection(*address.split(":"))
+        head = f"POST /v1/audio HTTP/1.1\r\nHost: {address}\r\nContent-Length: 99999\r\n\r\n"
+        writer.write(head.encode())
+        async with asyncio.timeout(PATIENCE_S):
+            while not door.socket_count:
+                await asyncio.sleep(0.01)
+        async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
+            answer = await http.post(f"http://{address}/v1/audio", content=b"RIFF")
+        writer.close()
+    assert (answer.status_code, answer.json()["error"]["reason"]) == (429, "SESSION_LIMIT")
 
 
 def read_link(descriptor):

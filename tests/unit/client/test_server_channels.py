@@ -115,8 +115,9 @@ async def test_closed_connections_are_not_opened_again():
 def test_addresses_are_separated_by_commas():
     """Blanks do not matter; nothing between commas does."""
     assert split_address("a:1, b:2") == ("a:1", "b:2")
-    with pytest.raises(ValueError, match="several separated by commas"):
-        split_address("a:1,")
+    for address in ("a:1,", "http://a:1"):
+        with pytest.raises(ValueError, match="several separated by commas"):
+            split_address(address)
 
 
 def test_a_port_is_a_number() -> None:
@@ -124,7 +125,15 @@ def test_a_port_is_a_number() -> None:
     for address in ("host:abc", "host:0", "host:65536", "host:", "[::1]:x", "dns:///name:x"):
         with pytest.raises(ValueError, match="allowed: 1 to 65535"):
             split_address(address)
-    for address in ("host", "[::1]", "[::1]:1", "dns:///name", "unix:a", "unix-abstract:a:b"):
+    for address in (
+        "host",
+        "[::1]",
+        "[::1]:1",
+        "dns:///name",
+        "unix:a",
+        "unix:///a",
+        "unix-abstract:a:b",
+    ):
         assert split_address(address) == (address,)
 
 
