@@ -24,13 +24,13 @@ from starlette.websockets import WebSocket
 from earvoice.client import TranslationError
 from earvoice.gateway import native, openai_dialect
 from earvoice.gateway.access import shown_token
-from earvoice.gateway.connection import Connection, Describe, telling_failures
+from earvoice.gateway.connection import FAULT, Connection, Describe, telling_failures
 from earvoice.gateway.door import Door
 from earvoice.gateway.messages import describe_error
 from earvoice.gateway.published import PublishedStream
 from earvoice.gateway.readers import SECURITY_HEADERS, find_stream, languages_of, reader_routes
 from earvoice.gateway.recordings import recording_route
-from earvoice.runtime.errors import EarvoiceError
+from earvoice.runtime.errors import EarvoiceError, InternalError
 
 PAGE = Path(__file__).with_name("page")
 _HTTP_STATUS = {
@@ -139,6 +139,7 @@ def build_app(door: Door) -> Starlette:  # noqa: C901 - one small function for e
             TranslationError: _answer_failure,
             HTTPException: _answer_http_failure,
             ClientDisconnect: _answer_nobody,
+            Exception: _answer_fault,
         },
     )
 
@@ -173,6 +174,11 @@ def _answer_failure(_: Request, error: Exception) -> Response:
         headers = {"Retry-After": str(-(-content["retry_after_ms"] // 1000))}
     status = _HTTP_STATUS.get(content["code"], 500)
     return JSONResponse({"error": content}, status_code=status, headers=headers)
+
+
+def _answer_fault(request: Request, _: Exception) -> Response:
+    """A fault of ours, which the server logs."""
+    return _answer_failure(request, InternalError(FAULT))
 
 
 def _answer_nobody(_: Request, error: Exception) -> Response:

@@ -34,6 +34,7 @@ _CLOSE_ABNORMAL = 1006
 _CLOSED_BY_CALLER = frozenset({CLOSE_NORMAL, CLOSE_GOING_AWAY, _CLOSE_NO_STATUS})
 _LONGEST_CLOSE_REASON_BYTES = 123
 _Result = TypeVar("_Result")
+FAULT = "a fault of the gateway's; its log has the details"
 _FAULTS = frozenset({"INTERNAL", "UNKNOWN"})
 
 
@@ -167,7 +168,7 @@ async def telling_failures(
         return
     if not isinstance(error, EarvoiceError | TranslationError):
         logger.error("a connection failed", exc_info=error)
-        error = InternalError("a fault of the gateway's; its log has the details")
+        error = InternalError(FAULT)
     if not isinstance(error, SlowReaderError):
         with suppress(SlowReaderError, WebSocketDisconnect):  # it has gone, or does not read
             await connection.send(dump(describe(error, has_begun=connection.has_begun)))

@@ -186,6 +186,17 @@ async def test_a_full_disk_is_told_as_what_passes(monkeypatch, caplog):
     assert "No space left on device" in caplog.text
 
 
+async def test_a_fault_of_ours_is_told_as_one(monkeypatch, caplog):
+    """As JSON, like any failure; the log has the details."""
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda: io.FileIO("/none/at/all", "w+"))
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
+        async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
+            answer = await http.post(f"http://{address}/v1/audio", content=b"RIFF")
+    assert (answer.status_code, answer.json()["error"]["reason"]) == (500, "INTERNAL")
+    assert "/none/at/all" not in answer.text
+    assert "/none/at/all" in caplog.text
+
+
 async def test_as_many_recordings_are_read_as_have_room(monkeypatch):
     """One more is refused before it is uploaded."""
     monkeypatch.setattr(recordings, "MOST_AT_ONCE", 1)
