@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import grpc
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
@@ -75,6 +75,18 @@ def connections_closed() -> SessionEndedError:
     return SessionEndedError("the client has been closed", code="CANCELLED")
 
 
+@contextmanager
+def translate_closing() -> Iterator[None]:
+    """Raise SessionEndedError where gRPC cancels a call because its connection is closed."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise connections_closed() from None
+
+
 class ServerChannel:
     """A connection to one address, used by any number of calls."""
 
@@ -93,7 +105,11 @@ class ServerChannel:
         return await self._health() is not None
 
     async def _health(self) -> int | None:
-        """Return the server's health status; 0 for another answer, None for none."""
+        """Return the server's health status; 0 for another answer, None for none.
+
+        Raises:
+            SessionEndedError: the connection was closed meanwhile.
+        """
         # HealthCheckRequest and HealthCheckResponse have one field each, number 1: on the wire
         # they are the same as protobuf's own wrappers, which need no further package.
         check = self.channel.unary_unary(
@@ -102,7 +118,8 @@ class ServerChannel:
             response_deserializer=Int32Value.FromString,
         )
         try:
-            answer = await check(StringValue(value=_SERVICE), timeout=HEALTH_TIMEOUT_S)
+            with translate_closing():
+                answer = await check(StringValue(value=_SERVICE), timeout=HEALTH_TIMEOUT_S)
         except grpc.aio.AioRpcError as failure:
             return None if failure.code() in _SILENT else 0
         status: int = answer.value

@@ -22,6 +22,7 @@ from earvoice.client.server_channels import (
     ServerChannels,
     Target,
     split_address,
+    translate_closing,
 )
 from earvoice.client.translation_stream import ResumePoint, TranslationStream
 from earvoice.runtime.tls import ChannelTls, is_local_target
@@ -127,11 +128,11 @@ class TranslationClient:
             async with self._channels.use(lost) as channel:
                 stub = SpeechTranslationServiceStub(channel.channel)
                 try:
-                    return read_catalog(
-                        await stub.ListModels(
+                    with translate_closing():
+                        models = await stub.ListModels(
                             api.ListModelsRequest(), timeout=timeout_s, metadata=self._metadata()
                         )
-                    )
+                    return read_catalog(models)
                 except grpc.aio.AioRpcError as failure:
                     error = translate_failure(failure)
                     if not (left and isinstance(error, ServerUnavailableError)):

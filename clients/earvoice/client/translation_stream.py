@@ -397,9 +397,6 @@ class TranslationStream:
                 reading = reading or asyncio.ensure_future(anext(responses, None))
                 await _wait(reading, pumping, sender, timeout_s=watch.interval_s)
                 event: TranslationEvent | None = None
-                if reading.cancelled():
-                    # Not cancelled by us: the connections were closed meanwhile.
-                    raise connections_closed()
                 if reading.done():
                     response, reading = reading.result(), None
                     if response is None:
@@ -521,11 +518,18 @@ class TranslationStream:
 
 
 async def _wait(
-    reading: asyncio.Future[Any], *failing: asyncio.Future[None], timeout_s: float
+    reading: asyncio.Future[Any],
+    pumping: asyncio.Future[None],
+    sender: asyncio.Future[None],
+    timeout_s: float,
 ) -> None:
     """Wait for an answer up to ``timeout_s``; raise whatever has failed meanwhile."""
-    working = {future for future in failing if not future.done()}
+    working = {future for future in (pumping, sender) if not future.done()}
     await asyncio.wait({reading, *working}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-    for future in failing:
-        if future.done():
-            future.result()
+    if pumping.done():
+        pumping.result()
+    if reading.cancelled() or sender.cancelled():
+        # Not cancelled by us: the connections were closed meanwhile.
+        raise connections_closed()
+    if sender.done():
+        sender.result()

@@ -32,6 +32,7 @@ from earvoice.client import (
     connect,
 )
 from earvoice.client.audio import send_fast
+from earvoice.client.audio_log import MESSAGE_LIMIT_BYTES
 from earvoice.client.server_channels import ServerChannels
 from earvoice.client.translation_client import TranslationClient
 from earvoice.runtime.errors import (
@@ -43,7 +44,7 @@ from earvoice.runtime.errors import (
 )
 from earvoice.runtime.status import status_proto
 from earvoice.runtime.tls import TlsFileError
-from earvoice.runtime.transport import open_channel
+from earvoice.runtime.transport import PUBLIC_MESSAGE_LIMIT_BYTES, open_channel
 from tests.integration.client.scripted_service import Response, ScriptedService, serve
 
 OPTIONS = TranslationOptions(("de",))
@@ -410,6 +411,52 @@ async def test_a_closed_client_ends_its_sessions_with_an_error():
     assert caught.value.code == "CANCELLED"
     assert caught.value.acknowledged_samples == 50
     assert len(service.configs) == 1
+
+
+async def test_a_session_whose_audio_waits_ends_with_an_error_when_its_client_is_closed():
+    """The write that gRPC cancels does not look as if the reader had been cancelled."""
+    options = TranslationOptions(("de",), reconnect_limit_s=0)  # keeps no audio: it waits as well
+    closing = []
+
+    class Deaf(ScriptedService):
+        async def StreamingTranslate(self, request_iterator, context):
+            config = (await anext(aiter(request_iterator))).config
+            yield Response(seq=1, session_started=self._start(config))
+            await asyncio.Event().wait()
+
+    async def close(client):
+        for _ in range(100):  # turns of the loop, in which the write begins
+            await asyncio.sleep(0)
+        await client.close()
+
+    async def more_than_is_taken_unread(client):
+        for _ in range(PUBLIC_MESSAGE_LIMIT_BYTES // MESSAGE_LIMIT_BYTES - 1):
+            yield bytes(MESSAGE_LIMIT_BYTES)
+        closing.append(asyncio.create_task(close(client)))
+        yield bytes(MESSAGE_LIMIT_BYTES)
+
+    async with serve(Deaf()) as address:
+        client = connect(address)
+        with pytest.raises(SessionEndedError, match="client has been closed"):
+            async for _ in client.translate(more_than_is_taken_unread(client), options):
+                pass
+        await closing[0]
+
+
+async def test_a_closed_client_answers_what_it_was_asked_with_an_error():
+    """While its server says nothing; a question for its health is one, too."""
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        mute.setblocking(False)
+        address = f"127.0.0.1:{mute.getsockname()[1]}"
+        channels = ServerChannels((address,), lambda target: open_channel(target[0]))
+        client = TranslationClient(channels)
+        async with channels.use() as channel:
+            asked = [asyncio.create_task(ask()) for ask in (client.list_models, channel.answers)]
+            connection, _ = await asyncio.get_running_loop().sock_accept(mute)
+            with connection:
+                await client.close()
+                ended = await asyncio.gather(*asked, return_exceptions=True)
+    assert [getattr(error, "code", error) for error in ended] == ["CANCELLED"] * 2
 
 
 async def test_streams_share_a_connection():
