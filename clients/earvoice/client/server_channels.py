@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -13,7 +14,10 @@ from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.client.errors import ServerUnavailableError, SessionEndedError
 
+_LOG = logging.getLogger("earvoice.client")
+
 HEALTH_TIMEOUT_S = 2.0
+LOOK_INTERVAL_S = 1.0
 HIGHEST_PORT = 65_535
 
 _SERVICE = api.DESCRIPTOR.services_by_name["SpeechTranslationService"].full_name
@@ -88,13 +92,18 @@ def translate_closing() -> Iterator[None]:
 
 
 class ServerChannel:
-    """A connection to one address, used by any number of calls."""
+    """A connection to one address, used by any number of calls.
+
+    Attributes:
+        search: looks for another server, once this one has announced that it is going away.
+    """
 
     def __init__(self, target: Target, channel: grpc.aio.Channel) -> None:
         self.target = target
         self.channel = channel
         self.user_count = 0
         self.is_retired = False
+        self.search: asyncio.Task[None] | None = None
 
     async def is_serving(self) -> bool:
         """Say whether a new session would be welcome."""
@@ -180,26 +189,14 @@ class ServerChannels:
     async def count(self) -> int:
         return len(await find_targets(self._parts))
 
-    async def find_other(self, leaving: ServerChannel) -> bool:
-        """Look for another server that takes sessions; if found, use it instead of ``leaving``."""
-        if self._current is not leaving:
-            return True
-        target = leaving.target
-        for _ in range(await self.count()):
-            candidate = await self._open_after(target)
-            try:
-                if await candidate.is_serving() and self._current is leaving:
-                    self._replace(candidate)
-                    return True
-            finally:
-                # The search may also be cancelled, with its session.
-                if self._current is not candidate:
-                    await candidate.channel.close()
-            if self._current is not leaving:
-                # Another session of ours was faster.
-                return True
-            target = candidate.target
-        return False
+    def search_other(self, leaving: ServerChannel) -> asyncio.Task[None]:
+        """Look for another server that takes sessions, to be used instead of ``leaving``.
+
+        All calls on that connection share the search, which ends with the last of them.
+        """
+        if leaving.search is None:
+            leaving.search = asyncio.create_task(self._find_other(leaving))
+        return leaving.search
 
     async def close(self) -> None:
         self.is_closed = True
@@ -214,6 +211,31 @@ class ServerChannels:
         self._current = channel
         self._channels.add(channel)
 
+    async def _find_other(self, leaving: ServerChannel) -> None:
+        while not await self._finds_other(leaving):  # noqa: ASYNC110 - remote
+            await asyncio.sleep(LOOK_INTERVAL_S)
+
+    async def _finds_other(self, leaving: ServerChannel) -> bool:
+        target = leaving.target
+        try:
+            for _ in range(await self.count()):
+                if self._current is not leaving:
+                    break
+                candidate = await self._open_after(target)
+                target = candidate.target
+                try:
+                    if await candidate.is_serving() and self._current is leaving:
+                        self._replace(candidate)
+                finally:
+                    # The search may also be cancelled.
+                    if self._current is not candidate:
+                        await candidate.channel.close()
+        except OSError as error:
+            # A name is not found, or a certificate is being replaced: the sessions stay where
+            # they are, and we look again.
+            _LOG.warning("no other server is found: %s", error)
+        return self._current is not leaving
+
     async def _open_after(self, target: Target | None) -> ServerChannel:
         targets = await find_targets(self._parts)
         place = targets.index(target) + 1 if target in targets else 0
@@ -221,6 +243,12 @@ class ServerChannels:
         return ServerChannel(chosen, self._open_channel(chosen))
 
     async def _close_if_done(self, channel: ServerChannel) -> None:
-        if channel.is_retired and not channel.user_count:
+        if channel.user_count:
+            return
+        if channel.search is not None:
+            search, channel.search = channel.search, None
+            search.cancel()
+            await asyncio.wait({search})
+        if channel.is_retired:
             self._channels.discard(channel)
             await channel.channel.close()

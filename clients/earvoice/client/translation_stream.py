@@ -64,7 +64,6 @@ _PLACE = struct.Struct(">5q")
 """A resume point's fields: response, sample, last utterance and segment, last ended utterance."""
 _MADE_UP = "Internal error from Core"
 """Details text of the status that grpc.aio invents."""
-LOOK_INTERVAL_S = 1.0
 UTTERANCE_WAIT_SHARE = 0.7
 """Share of the grace spent waiting for an utterance's end: the best place to move a session."""
 
@@ -195,7 +194,7 @@ class ResumePoint:
 
 
 class Departure:
-    """Looks for another server once this one has announced that it is going away."""
+    """When to leave a server that has announced that it is going away."""
 
     def __init__(
         self, channels: ServerChannels, leaving: ServerChannel, now_s: Callable[[], float]
@@ -210,31 +209,13 @@ class Departure:
         """Say whether to leave now; an event of None is silence."""
         if isinstance(event, GoAway) and self._search is None:
             self._latest_s = self._now_s() + event.grace_ms / 1000 * UTTERANCE_WAIT_SHARE
-            self._search = asyncio.create_task(self._find())
+            self._search = self._channels.search_other(self._leaving)
         if self._search is None or not self._search.done():
             return False
         self._search.result()
         if isinstance(event, EndOfUtterance):
             return event.cause != "end_of_audio"  # only the summary is left
         return self._now_s() >= self._latest_s
-
-    async def close(self) -> None:
-        if self._search is not None:
-            self._search.cancel()
-            await asyncio.wait({self._search})
-
-    async def _find(self) -> None:
-        while not await self._finds_one():  # noqa: ASYNC110 - remote
-            await asyncio.sleep(LOOK_INTERVAL_S)
-
-    async def _finds_one(self) -> bool:
-        try:
-            return await self._channels.find_other(self._leaving)
-        except OSError as error:
-            # A name is not found, or a certificate is being replaced: the session stays where it
-            # is, and we look again.
-            _LOG.warning("no other server is found: %s", error)
-            return False
 
 
 def _note_status(call: Call) -> list[grpc.aio.AioRpcError]:
@@ -421,10 +402,7 @@ class TranslationStream:
             _raise_as_told(failure, noted)
             reader.check_end()
         finally:
-            try:
-                await self._end(call, sender, reading)
-            finally:
-                await departure.close()
+            await self._end(call, sender, reading)
 
     async def _send(self, call: Call, watch: StallWatch, next_sample: asyncio.Future[int]) -> None:
         audio = self._options.audio

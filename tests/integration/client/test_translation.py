@@ -16,6 +16,7 @@ from earvoice.client import (
     Advice,
     AudioSourceError,
     Committed,
+    GoAway,
     HoldN,
     InvalidRequestError,
     ProtocolError,
@@ -273,6 +274,37 @@ async def test_a_session_that_comes_further_is_tried_anew():
                     segments.append(event.segment)
                     now_s += 40
     assert segments == [1, 2, 3, 4]
+
+
+async def test_sessions_whose_server_goes_away_look_for_another_together(monkeypatch):
+    """One question over one connection, however many sessions the client has."""
+    monkeypatch.setattr("earvoice.client.server_channels.LOOK_INTERVAL_S", 600.0)
+    all_there = asyncio.Barrier(3)
+    opened: list[str] = []
+
+    class Draining(ScriptedService):
+        async def _play(self, request_iterator):
+            config = (await anext(aiter(request_iterator))).config
+            yield Response(session_started=self._start(config))
+            await all_there.wait()
+            yield Response(go_away={"grace": {"seconds": 600}})
+            yield Response(summary={})
+
+    def open_to(target):
+        opened.append(target[0])
+        return open_channel(target[0])
+
+    async def translate(client):
+        return [event async for event in client.translate(send_fast([b"12"]), OPTIONS)]
+
+    async with serve(Draining()) as address:
+        channels = ServerChannels((address,), open_to)
+        async with TranslationClient(channels) as client:
+            sessions = await asyncio.gather(*(translate(client) for _ in range(3)))
+    assert [[type(event) for event in events] for events in sessions] == (
+        [[Started, GoAway, Summary]] * 3
+    )
+    assert len(opened) == 2
 
 
 async def test_a_certificate_that_is_being_replaced_ends_no_session():

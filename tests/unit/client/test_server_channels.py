@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 
 import pytest
 from grpc_health.v1 import health_pb2
@@ -13,13 +14,15 @@ from earvoice.client.server_channels import (
     find_targets,
     split_address,
 )
+from earvoice.runtime.tls import TlsFileError
 
 
 class FakeChannel:
-    """A connection to a server that serves, once it is let answer."""
+    """A connection to a server that tells its health, once it is let answer."""
 
-    def __init__(self, answering: asyncio.Event) -> None:
+    def __init__(self, answering: asyncio.Event, status: str = "SERVING") -> None:
         self._answering = answering
+        self._status = status
         self.is_closed = False
 
     def unary_unary(self, path: str, *, request_serializer, response_deserializer):
@@ -29,7 +32,7 @@ class FakeChannel:
             asked = health_pb2.HealthCheckRequest.FromString(request_serializer(request))
             assert asked.service == "earvoice.api.v1.SpeechTranslationService"
             await self._answering.wait()
-            answer = health_pb2.HealthCheckResponse(status="SERVING")
+            answer = health_pb2.HealthCheckResponse(status=self._status)
             return response_deserializer(answer.SerializeToString())
 
         return check
@@ -42,7 +45,7 @@ class FakeChannel:
 
 
 async def test_sessions_that_leave_together_go_to_one_connection():
-    """Whoever looks for another server finds the one that was found first; none is left open."""
+    """They look for another server together, over one connection; none is left open."""
     answering = asyncio.Event()
     opened: list[FakeChannel] = []
 
@@ -52,12 +55,12 @@ async def test_sessions_that_leave_together_go_to_one_connection():
 
     channels = ServerChannels(("a:1", "b:1"), open_channel)
     async with channels.use() as leaving:
-        searches = [asyncio.create_task(channels.find_other(leaving)) for _ in range(3)]
+        [search] = {channels.search_other(leaving) for _ in range(3)}
         answering.set()
-        assert await asyncio.gather(*searches) == [True] * 3
+        await search
         async with channels.use(leaving) as found:
-            assert found.channel is not leaving.channel
-    assert [channel for channel in opened if not channel.is_closed] == [found.channel]
+            assert opened == [leaving.channel, found.channel]
+    assert [channel.is_closed for channel in opened] == [True, False]
 
 
 async def test_sessions_that_are_lost_together_go_to_one_connection():
@@ -84,8 +87,31 @@ async def test_sessions_that_are_lost_together_go_to_one_connection():
     assert [channel for channel in opened if not channel.is_closed] == [used[0]]
 
 
-async def test_a_search_that_ends_leaves_no_connection_open():
-    """It ends with its session, in the middle of a question."""
+async def test_a_search_that_fails_is_made_again(monkeypatch: pytest.MonkeyPatch):
+    """A certificate that is being replaced ends no session on a server that still serves it."""
+    monkeypatch.setattr("earvoice.client.server_channels.LOOK_INTERVAL_S", 0.0)
+    answering = asyncio.Event()
+    answering.set()
+    serving = FakeChannel(answering)
+    leaving, stopping = (FakeChannel(answering, "NOT_SERVING") for _ in range(2))
+    answers = deque([leaving, TlsFileError("client.crt cannot be used"), stopping, serving])
+
+    def open_channel(_) -> FakeChannel:
+        answer = answers.popleft()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    channels = ServerChannels(("a:1",), open_channel)
+    async with channels.use() as used:
+        await channels.search_other(used)
+        async with channels.use(used) as found:
+            assert found.channel is serving
+    assert (leaving.is_closed, stopping.is_closed) == (True, True)
+
+
+async def test_a_search_ends_with_the_last_session_and_leaves_no_connection_open():
+    """In the middle of a question; a session that comes later looks anew."""
     opened: list[FakeChannel] = []
 
     def open_channel(_) -> FakeChannel:
@@ -94,12 +120,15 @@ async def test_a_search_that_ends_leaves_no_connection_open():
 
     channels = ServerChannels(("a:1", "b:1"), open_channel)
     async with channels.use() as leaving:
-        search = asyncio.create_task(channels.find_other(leaving))
-        while len(opened) < 2:  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0)
-        search.cancel()
-        await asyncio.wait({search})
+        async with channels.use():
+            search = channels.search_other(leaving)
+            while len(opened) < 2:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0)
+        assert not search.done()
+    assert search.cancelled()
     assert [channel.is_closed for channel in opened] == [False, True]
+    async with channels.use() as leaving:
+        assert channels.search_other(leaving) is not search
 
 
 async def test_closed_connections_are_not_opened_again():

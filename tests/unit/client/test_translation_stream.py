@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from dataclasses import dataclass
 
 import pytest
@@ -24,7 +23,6 @@ from earvoice.client.translation_stream import (
     ResumePoint,
     is_loss,
 )
-from earvoice.runtime.tls import TlsFileError
 
 
 @dataclass
@@ -185,27 +183,21 @@ def test_other_bytes_are_no_resume_point(content):
         ResumePoint.from_bytes(content)
 
 
-async def test_a_search_that_fails_is_made_again(monkeypatch: pytest.MonkeyPatch):
-    """A certificate that is being replaced ends no session on a server that still serves it."""
-    monkeypatch.setattr("earvoice.client.translation_stream.LOOK_INTERVAL_S", 0.0)
-    answers = deque([TlsFileError("client.crt cannot be used"), False, True])
+async def test_a_server_that_goes_away_is_left_once_another_is_found():
+    """At the end of an utterance, or before the grace ends; not where only the summary is left."""
+    search = asyncio.get_running_loop().create_future()
 
     class Channels:
-        async def find_other(self, leaving: object) -> bool:
-            answer = answers.popleft()
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
+        def search_other(self, leaving: object) -> asyncio.Future[None]:
+            return search
 
     clock = Clock()
     departure = Departure(Channels(), None, clock)
     assert not departure.is_due(GoAway(b"token", grace_ms=10_000))
-    await asyncio.wait({departure._search})
-    # It moves at the end of an utterance, but not where only the summary is left, or when most of
-    # the grace is over.
+    assert not departure.is_due(EndOfUtterance(0, 0.0, 1.0, "pause", ""))
+    search.set_result(None)
     assert not departure.is_due(None)
-    assert departure.is_due(EndOfUtterance(0, 0.0, 1.0, "pause", ""))
-    assert not departure.is_due(EndOfUtterance(1, 1.0, 2.0, "end_of_audio", ""))
+    assert departure.is_due(EndOfUtterance(1, 1.0, 2.0, "pause", ""))
+    assert not departure.is_due(EndOfUtterance(2, 2.0, 3.0, "end_of_audio", ""))
     clock.now_s += 10
     assert departure.is_due(None)
-    await departure.close()
