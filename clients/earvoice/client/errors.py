@@ -41,6 +41,10 @@ _NOT_CONNECTED = re.compile(
     re.DOTALL,
 )
 """How gRPC tells that a server could not be reached; other wordings are told as they are."""
+_CERTIFICATE_REFUSED = re.compile(
+    r"CERTIFICATE_VERIFY_FAILED(?:: (?P<fault>[^:]+))?|Hostname Verification Check failed"
+)
+"""How it tells that it did not accept the server's certificate."""
 
 
 class Advice(Enum):
@@ -201,22 +205,33 @@ def translate_failure(failure: AioRpcError) -> TranslationError:
     waits = any(detail.Unpack(retry) for detail in details)
     reason = info.reason if ours else ""
     metadata = dict(info.metadata) if ours else {}
+    message, is_refused = _read_message(failure.details())
+    is_final = is_refused or bool(_ENDED_FOR_ITSELF & {*metadata})
     return error_class(status, reason)(
-        _message(failure.details()),
+        message,
         code=status.name,
         reason=reason,
         retry_after_s=retry.retry_delay.ToMilliseconds() / 1000 if waits else None,
         metadata=metadata,
         # None: a reason of a newer server, or a failure of the transport.
-        passing=False if _ENDED_FOR_ITSELF & {*metadata} else PASSING_BY_REASON.get(reason),
+        passing=False if is_final else PASSING_BY_REASON.get(reason),
     )
 
 
-def _message(details: str | None) -> str:
+def _read_message(details: str | None) -> tuple[str, bool]:
+    """Return what went wrong, and whether that is the server's certificate."""
     unreached = _NOT_CONNECTED.fullmatch(details or "")
     if unreached is None:
-        return details or "the server gave no message"
-    return f"no server answers at {unquote(unreached['address'])}: {unreached['cause']}"
+        return details or "the server gave no message", False
+    address, cause = unquote(unreached["address"]), unreached["cause"]
+    refused = _CERTIFICATE_REFUSED.search(cause)
+    if refused is None:
+        return f"no server answers at {address}: {cause}", False
+    message = (
+        f"the certificate of {address} is not accepted ({refused['fault'] or refused[0]}); "
+        "allowed: a valid one of a trusted authority (--ca-file)"
+    )
+    return message, True
 
 
 def _read_details(failure: AioRpcError) -> Sequence[Any]:

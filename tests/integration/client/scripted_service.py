@@ -138,14 +138,18 @@ class RoomForOne(ScriptedService):
 
 
 @asynccontextmanager
-async def serve(service):
-    """Serve on a free port of this machine and give its address."""
+async def serve(service, certificate=None):
+    """Serve on a free port of this machine, over TLS with a certificate, and give its address."""
     server = grpc.aio.server(
         interceptors=[StatusInterceptor(write_timeout_s=10)],
         options=server_options(PUBLIC_MESSAGE_LIMIT_BYTES),
     )
     api_grpc.add_SpeechTranslationServiceServicer_to_server(service, server)
-    port = server.add_insecure_port("127.0.0.1:0")
+    if certificate is None:
+        port = server.add_insecure_port("127.0.0.1:0")
+    else:
+        pair = certificate.key_file.read_bytes(), certificate.certificate_file.read_bytes()
+        port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
     await server.start()
     try:
         yield f"127.0.0.1:{port}"

@@ -44,8 +44,9 @@ from earvoice.runtime.errors import (
     SessionTooLongError,
 )
 from earvoice.runtime.status import status_proto
-from earvoice.runtime.tls import TlsFileError
+from earvoice.runtime.tls import ChannelTls, TlsFileError
 from earvoice.runtime.transport import PUBLIC_MESSAGE_LIMIT_BYTES, open_channel
+from tests.certificates import Authority
 from tests.integration.client.scripted_service import Response, ScriptedService, serve
 
 OPTIONS = TranslationOptions(("de",))
@@ -307,20 +308,21 @@ async def test_sessions_whose_server_goes_away_look_for_another_together(monkeyp
     assert len(opened) == 2
 
 
+class DyingOnce(ScriptedService):
+    async def _play(self, request_iterator):
+        requests = aiter(request_iterator)
+        self.configs.append((await anext(requests)).config)
+        yield Response(session_started=self._start(self.configs[-1]))
+        async for _ in requests:
+            pass
+        if len(self.configs) == 1:
+            raise NotReadyError("stopping")
+        yield Response(summary={})
+
+
 async def test_a_certificate_that_is_being_replaced_ends_no_session():
     """Its file cannot be used when a session is lost, and can be when it is tried again."""
     opened: list[str] = []
-
-    class DyingOnce(ScriptedService):
-        async def _play(self, request_iterator):
-            requests = aiter(request_iterator)
-            self.configs.append((await anext(requests)).config)
-            yield Response(session_started=self._start(self.configs[-1]))
-            async for _ in requests:
-                pass
-            if len(self.configs) == 1:
-                raise NotReadyError("stopping")
-            yield Response(summary={})
 
     def open_to(target):
         opened.append(target[0])
@@ -348,6 +350,37 @@ async def test_a_certificate_that_cannot_be_used_is_told_at_the_start():
         with pytest.raises(TlsFileError, match="cannot be used"):
             async for _ in client.translate(send_fast([b"12"]), OPTIONS):
                 pass
+
+
+@pytest.mark.parametrize(
+    ("issuer", "host"), [("strange", "127.0.0.1"), ("known", "elsewhere.example")]
+)
+async def test_a_server_whose_certificate_is_not_accepted_is_given_up(tmp_path, issuer, host):
+    """Of a strange authority, or for another name: the next attempt would find the same."""
+    authorities = {name: Authority(tmp_path, name) for name in ("known", "strange")}
+    async with (
+        serve(ScriptedService(), authorities[issuer].issue("server", host)) as address,
+        connect(address, tls=ChannelTls(authorities["known"].file)) as client,
+    ):
+        for asking in (client.list_models(), anext(client.translate(send_fast([]), OPTIONS))):
+            with pytest.raises(ServerUnavailableError, match="--ca-file") as caught:
+                await asking
+            assert f"the certificate of {address} is not accepted" in caught.value.message
+            assert caught.value.advice is Advice.GIVE_UP
+
+
+async def test_a_certificate_that_is_not_accepted_ends_no_session_that_others_take(tmp_path):
+    """The next address is tried, at the start and when the session is lost."""
+    known, strange = Authority(tmp_path), Authority(tmp_path, "strange")
+    options = TranslationOptions(("de",), reconnect_limit_s=60)
+    async with (
+        serve(ScriptedService(), strange.issue("strange")) as first,
+        serve(DyingOnce(), known.issue("server")) as second,
+        connect(f"{first},{second}", tls=ChannelTls(known.file)) as client,
+    ):
+        events = [event async for event in client.translate(send_fast([b"12"]), options)]
+    assert [type(event) for event in events] == [Started, Reconnected, Summary]
+    assert (events[1].reason, events[1].attempt_count) == ("stopping", 2)
 
 
 async def test_nobody_there_is_unavailable():

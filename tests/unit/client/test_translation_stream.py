@@ -54,6 +54,8 @@ LOST = ServerUnavailableError("gone", code="UNAVAILABLE")
             ),
             False,
         ),
+        # Another replica's certificate may be accepted.
+        (ServerUnavailableError("certificate", code="UNAVAILABLE", passing=False), True),
         (ServerFaultError("bug", code="INTERNAL", reason="INTERNAL"), False),
         (SessionEndedError("idle", code="DEADLINE_EXCEEDED", reason="IDLE"), False),
         (InvalidRequestError("token", code="FAILED_PRECONDITION", reason="X"), False),
