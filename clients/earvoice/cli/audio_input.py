@@ -89,8 +89,11 @@ class AudioInput:
 @contextmanager
 def open_recording(path: Path, speed: Speed) -> Iterator[AudioInput]:
     """Open a recording; what libsndfile does not read is read by the installed ffmpeg."""
-    # Only recordings need the libraries of the extra "cli".
-    from earvoice.client.audio_file import AudioFile, UnknownFormatError  # noqa: PLC0415
+    try:
+        # Only recordings need the libraries of the extra "cli".
+        from earvoice.client.audio_file import AudioFile, UnknownFormatError  # noqa: PLC0415
+    except ImportError as error:
+        raise CommandError(str(error)) from error
 
     paced = speed == "realtime"
     with ExitStack() as stack:

@@ -21,8 +21,8 @@ try:
     import soundfile
     import soxr
 except ImportError as error:
-    raise AudioSourceError(
-        f"reading recordings needs {error.name}: install earvoice[cli]"
+    raise ImportError(
+        f"reading recordings needs {error.name}: install earvoice[cli]", name=error.name
     ) from error
 
 RESAMPLED_RATE_HZ = 16_000

@@ -40,7 +40,7 @@ asyncio.run(main())
 COMMAND = """
 from earvoice.cli.__main__ import main
 
-sys.exit(main(["translate", "-", "--server", sys.argv[1]]))
+sys.exit(main(["translate", *sys.argv[2:], "--server", sys.argv[1]]))
 """
 
 
@@ -106,6 +106,14 @@ def test_what_is_not_of_the_base_cannot_be_imported():
 async def test_a_translation_needs_no_extra(program, stdin, output):
     """Neither from Python nor by the command with raw audio."""
     async with serve(ScriptedService([" Guten", " Tag"])) as address:
-        process = run_blocked(program, address)
+        process = run_blocked(program, address, "-")
         told, errors = await asyncio.to_thread(process.communicate, stdin, timeout=200)
     assert (process.returncode, told, errors) == (0, output, "")
+
+
+def test_a_recording_that_needs_an_extra_is_wrong_usage():
+    """As docs/errors.md has it; the message names what to install."""
+    process = run_blocked(COMMAND, "h:1", "talk.wav")
+    _, errors = process.communicate(timeout=200)
+    assert process.returncode == 2
+    assert "reading recordings needs numpy: install earvoice[cli]" in errors
