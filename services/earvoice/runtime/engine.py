@@ -18,6 +18,9 @@ LONG_TURN_S = 0.005
 REST_S = 10.0
 """Longer than between two segments: an engine that has computed nothing for so long is at rest."""
 
+LOAD_WINDOW_S = 15
+"""As often as our Prometheus collects: then each computation is part of one collection."""
+
 Value = TypeVar("Value")
 
 
@@ -35,20 +38,26 @@ class EngineLoad:
         self.waiting_count = waiting_count
         self._clock_s = clock_s
         self.busy_s = 0.0
-        self._read_s, self._read_busy_s = clock_s(), 0.0
+        self._began_s = clock_s()
+        # For each of the last seconds its number and what was computed in it.
+        self._by_second = [(-1, 0.0)] * LOAD_WINDOW_S
         self.on_batch: Callable[[int], None] | None = None
 
     def record(self, computed_s: float, batch_size: int) -> None:
         self.busy_s += computed_s
+        second = int(self._clock_s())
+        place = second % LOAD_WINDOW_S
+        seen, earlier_s = self._by_second[place]
+        self._by_second[place] = second, computed_s + (earlier_s if seen == second else 0.0)
         if self.on_batch is not None:
             self.on_batch(batch_size)
 
-    def read_busy_ratio(self) -> float:
-        """Return the share of time spent computing since the last reading, 0 to 1."""
-        now_s, busy_s = self._clock_s(), self.busy_s
-        passed_s = now_s - self._read_s
-        computed_s = busy_s - self._read_busy_s
-        self._read_s, self._read_busy_s = now_s, busy_s
+    def busy_ratio(self) -> float:
+        """Return the share of the last `LOAD_WINDOW_S` spent computing, 0 to 1."""
+        now_s = self._clock_s()
+        first = int(now_s) - LOAD_WINDOW_S + 1
+        computed_s = sum(busy_s for second, busy_s in self._by_second if second >= first)
+        passed_s = now_s - max(first, self._began_s)
         return min(1.0, computed_s / passed_s) if passed_s > 0 else 0.0
 
 

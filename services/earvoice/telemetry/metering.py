@@ -69,7 +69,7 @@ class Meters:
         self.observe("earvoice.sessions.refused", refused)
 
     def observe_engine(self, load: EngineLoad) -> None:
-        self.observe("earvoice.engine.busy_ratio", lambda: {"": load.read_busy_ratio()})
+        self.observe("earvoice.engine.busy_ratio", lambda: {"": load.busy_ratio()})
         self.observe("earvoice.engine.queue_depth", lambda: {"": load.waiting_count()})
         load.on_batch = lambda size: self.record("earvoice.engine.batch_size", size)
 

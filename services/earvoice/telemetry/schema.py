@@ -420,7 +420,7 @@ METRICS = (
         "gauge",
         "1",
         _ENGINES,
-        "Share of the time since the last reading that the engine computed.",
+        "Share of the last 15 s that the engine computed.",
     ),
     Metric(
         "earvoice.engine.queue_depth",

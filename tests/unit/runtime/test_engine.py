@@ -8,7 +8,13 @@ import threading
 import pytest
 
 from earvoice.runtime import engine as engine_module
-from earvoice.runtime.engine import EngineLoad, EngineThread, LoopLagSelector, returning_memory
+from earvoice.runtime.engine import (
+    LOAD_WINDOW_S,
+    EngineLoad,
+    EngineThread,
+    LoopLagSelector,
+    returning_memory,
+)
 
 
 @pytest.fixture
@@ -83,19 +89,25 @@ async def test_an_error_reaches_its_caller_and_the_engine_goes_on(engine):
     assert value == 7
 
 
-def test_the_ratio_is_that_of_the_time_since_it_was_read():
-    """Each reading begins anew."""
-    now_s = [100.0]
+def test_the_busy_ratio_is_that_of_the_last_seconds():
+    """Of fewer while the engine is young; what was computed before is forgotten."""
+    now_s = [100.5]
     load = EngineLoad(lambda: 0, lambda: now_s[0])
+    assert load.busy_ratio() == 0.0
+    now_s[0] = 102.5
     load.record(0.25, 1)
-    now_s[0] += 1.0
-    assert load.read_busy_ratio() == 0.25
-    now_s[0] += 1.0
-    assert load.read_busy_ratio() == 0.0
-    # A computation that began before the reading ends in the next interval.
-    load.record(3.0, 2)
-    now_s[0] += 2.0
-    assert load.read_busy_ratio() == 1.0
+    load.record(0.25, 1)
+    assert load.busy_ratio() == 0.25
+    now_s[0] = 101.0 + LOAD_WINDOW_S
+    assert load.busy_ratio() == 0.5 / (LOAD_WINDOW_S - 1)
+    now_s[0] = 102.0 + LOAD_WINDOW_S
+    assert load.busy_ratio() == 0.0
+    # In the place of what is forgotten.
+    load.record(7.0, 2)
+    assert load.busy_ratio() == 7.0 / (LOAD_WINDOW_S - 1)
+    # It may have begun long before.
+    load.record(60.0, 2)
+    assert load.busy_ratio() == 1.0
 
 
 async def test_a_thread_counts_what_it_computes():
@@ -107,7 +119,7 @@ async def test_a_thread_counts_what_it_computes():
     engine.close()
     assert engine.load.waiting_count() == 0
     assert batches == [1, 1, 1]
-    assert engine.load.read_busy_ratio() > 0
+    assert engine.load.busy_ratio() > 0
 
 
 async def test_an_engine_at_rest_returns_memory_once(monkeypatch):

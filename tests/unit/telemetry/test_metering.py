@@ -49,6 +49,15 @@ def test_an_engines_load_is_read():
     assert points["earvoice.engine.batch_size"][0].sum == 4
 
 
+def test_every_reader_sees_the_engines_load():
+    """One that has just read it takes nothing from the next."""
+    metered, load = Metered("encoder"), EngineLoad(lambda: 0)
+    metered.meters.observe_engine(load)
+    load.record(1000.0, 1)
+    readings = [metered.read()["earvoice.engine.busy_ratio"][0].value for _ in range(2)]
+    assert readings == [1.0, 1.0]
+
+
 def test_sessions_that_run_and_that_are_refused_are_counted():
     """By the reason that the client is told."""
     metered, sessions = Metered("encoder"), SessionLimit(1)
