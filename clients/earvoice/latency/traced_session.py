@@ -229,6 +229,8 @@ def join_traces(store: TraceStore) -> tuple[list[TracedSession], list[str]]:
     for spans in store.segments():
         try:
             root = next(span for span in spans if span.name == SEGMENT)
+            if PREFIX + "segment.computation_ms" not in root.attributes:
+                continue  # its session ended before it did
             name = root.text("session.id")
             clock = facts.get(name, {}).get("clock", TracedSession.clock)
             segments.setdefault(name, []).append(segment_of_trace(root, spans, clock))

@@ -205,7 +205,7 @@ class SessionWatch(SegmentObserver):
                 (line.encoding_s, line.encoded_s or end_s),
                 _RPC_ENCODE,
                 kind=SpanKind.CLIENT,
-                failed=line.encoded_s is None,
+                failed=bool(error) and line.encoded_s is None,
             )
         if line.decoding_s is not None:
             batch.add(
@@ -215,7 +215,7 @@ class SessionWatch(SegmentObserver):
                 (line.decoding_s, line.decoded_s or end_s),
                 _decode_attributes(line),
                 kind=SpanKind.CLIENT,
-                failed=line.decoded_s is None,
+                failed=bool(error) and line.decoded_s is None,
             )
         if line.deciding_s is not None and line.committed_s is not None:
             batch.add(

@@ -148,11 +148,15 @@ _SEGMENT = (
     ),
     Attribute("earvoice.segment.merged", "int", "Grid segments merged into it beyond the first."),
     Attribute("earvoice.segment.states", "int", "Encoder states."),
-    Attribute("earvoice.segment.computation_ms", "double", "Computation of encoder and decoder."),
+    Attribute(
+        "earvoice.segment.computation_ms",
+        "double",
+        "Computation of encoder and decoder; only of a segment that was finished.",
+    ),
     Attribute(
         "earvoice.segment.queue_ms",
         "double",
-        "Time in encoder and decoder that was not computation.",
+        "Time in encoder and decoder that was not computation; likewise.",
     ),
     Attribute(
         "earvoice.segment.replays",

@@ -57,6 +57,7 @@ class ScriptedEncoder(encoder_grpc.EncoderServiceServicer):
         refusal: instead of opening a session.
         commands: names of what came, with positions.
         max_state_count: most states of one answer.
+        asked: set once there is something.
     """
 
     gate: asyncio.Event = field(default_factory=asyncio.Event)
@@ -64,6 +65,7 @@ class ScriptedEncoder(encoder_grpc.EncoderServiceServicer):
     refusal: Failure | None = None
     openings: list[encoder_pb.EncodeOpen] = field(default_factory=list)
     commands: list[tuple[object, ...]] = field(default_factory=list)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
     session_count: int = 0
     idle: asyncio.Event = field(default_factory=asyncio.Event)
     max_state_count: int = 0
@@ -82,6 +84,8 @@ class ScriptedEncoder(encoder_grpc.EncoderServiceServicer):
                 kind = request.WhichOneof("command")
                 if kind == "open":
                     self.openings.append(request.open)
+                else:
+                    self.asked.set()
                 await self.gate.wait()
                 await fail(self.refusal if kind == "open" else self.failure, context)
                 if kind == "open":
@@ -141,7 +145,7 @@ class ScriptedDecoder(decoder_grpc.DecoderServiceServicer):
     Attributes:
         gate: no step is taken while it is shut.
         failure_after: answers that come before.
-        asked: set once there is something.
+        asked: likewise.
     """
 
     gate: asyncio.Event = field(default_factory=asyncio.Event)

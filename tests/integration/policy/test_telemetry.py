@@ -15,7 +15,15 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from earvoice.runtime.errors import InvalidAudioError
 from earvoice.telemetry.schema import METRICS, SPANS
 from tests.deploy.tool import free_port
-from tests.e2e.calling import Outcome, Request, call, config, pieces
+from tests.e2e.calling import (
+    Outcome,
+    Request,
+    audio_messages,
+    call,
+    config,
+    open_stream,
+    pieces,
+)
 from tests.integration.policy.collector import Collector, serve_collector
 from tests.integration.policy.conftest import RunningPolicy, Start
 from tests.integration.policy.metrics_page import read_values
@@ -141,6 +149,26 @@ async def test_a_segment_that_fails_ends_its_spans_with_the_error(collector, sta
     failed = {s.name: s for s in collector.spans if s.status.code == Status.STATUS_CODE_ERROR}
     assert set(failed) == {"session", "segment", "encode"}
     assert attributes(failed["segment"])["error.type"].string_value == outcome.reason
+
+
+@pytest.mark.parametrize("busy", ["encoder", "decoder"])
+async def test_a_caller_that_leaves_is_no_error(busy: str, collector, start: Start):
+    """What was being worked on for it ends unfinished."""
+    running = await start()
+    servicer = running.encoder if busy == "encoder" else running.decoder
+    async with open_stream(running.address) as stream:
+        await stream.read_until("session_started")
+        servicer.gate.clear()
+        await stream.send(*audio_messages(bytes(2 * RATE_HERTZ)))
+        async with asyncio.timeout(120):
+            await servicer.asked.wait()
+    await running.wait_until_idle()
+    await close(running)
+    by_name = {span.name: span for span in collector.spans}
+    assert {"session", "segment", "encode"} <= set(by_name)
+    assert ("decode" in by_name) == (busy == "decoder")
+    assert attributes(by_name["session"])["earvoice.session.status"].string_value == "CANCELLED"
+    assert all(span.status.code != Status.STATUS_CODE_ERROR for span in collector.spans)
 
 
 async def test_exemplars_lead_from_the_metrics_to_segments(collector, start: Start):

@@ -151,6 +151,15 @@ def test_unfinished_segments_are_no_segments():
     assert join_traces(store_of(spans)) == ([], [])
 
 
+def test_a_segment_in_which_its_session_ended_is_left_out():
+    """It was not finished; that is no fault of its trace."""
+    first, last = (segment_spans(index, STAGES, commits=False) for index in (1, 2))
+    last[-1]["attributes"] = [
+        one for one in last[-1]["attributes"] if one["key"] != "earvoice.segment.computation_ms"
+    ]
+    assert [segment.segment for segment in joined([*first, *last, session_span()]).segments] == [1]
+
+
 def test_what_cannot_be_joined_is_told():
     """Not passed over in silence, and the rest is reported."""
     broken = segment_spans(2, STAGES, [item(1000, 1100, 700)])
