@@ -51,7 +51,7 @@ class FakeReplica:
         return check
 
     def unary_stream(self, path: str, **_):
-        return lambda request, wait_for_ready: FakeWatch(self)
+        return lambda request: FakeWatch(self)
 
     async def close(self) -> None:
         """Nothing is open."""

@@ -89,9 +89,7 @@ class Backends:
     def choose_model(self, name: str = "", model_hash: str = "") -> Model:
         """Return the model of this name and hash, each empty for any."""
         if not self.models:
-            raise NotReadyError(
-                "the encoder and the decoder have not answered yet", retry_after_ms=RETRY_AFTER_MS
-            )
+            raise NotReadyError(self._what_is_missing(), retry_after_ms=RETRY_AFTER_MS)
         for model in self.models:
             if name in ("", model.name) and model_hash in ("", model.hash):
                 return model
@@ -135,6 +133,20 @@ class Backends:
         finally:
             encoder.cancel()
             decoder.cancel()
+
+    def _what_is_missing(self) -> str:
+        counts = self.ready_counts()
+        missing = [
+            replicas
+            for replicas in (self._encoders, self._decoders)
+            if not counts[replicas.kind.name]
+        ]
+        if not missing:
+            return "the encoder and the decoder serve different models"
+        troubles = [f"the {each.kind.name} {each.trouble}" for each in missing if each.trouble]
+        if troubles:
+            return f"{' and '.join(troubles)}: this server's log says why"
+        return f"no answer yet from {' and '.join(f'the {each.kind.name}' for each in missing)}"
 
     def _refresh(self) -> None:
         self._refresh_models()

@@ -59,7 +59,16 @@ REFUSALS = (
 """Reasons for refusal that other replicas may not have; the most helpful to a client first."""
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
+_SERVICE_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 _HEALTHLESS = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND)
+_OTHER_SERVICE = "is another service"
+_PASSING = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.CANCELLED,
+)
+_UNCONNECTED = ("failed to connect", "errors resolving", "DNS resolution failed")
+"""How the details of UNAVAILABLE begin where there is no connection at all."""
 
 Metadata = tuple[tuple[str, str], ...]
 Opened = TypeVar("Opened")
@@ -127,6 +136,7 @@ class Replica:
 
     Attributes:
         model: what it serves; None while it is not known to serve.
+        trouble: why it will not serve as things are, fit for clients; empty if it may soon.
         is_listed: whether its address is still one of the service's.
     """
 
@@ -147,7 +157,9 @@ class Replica:
         self._watching: Any = None
         self._full: EarvoiceError | None = None
         self._full_until_s = 0.0
+        self._warned_of: dict[str, str] | None = None
         self.model: types_pb2.ModelDescription | None = None
+        self.trouble = ""
         self.is_listed = True
         self.session_count = 0
 
@@ -191,7 +203,7 @@ class Replica:
                 await self._follow()
             except grpc.aio.AioRpcError as error:
                 self._set_model(None)
-                _LOG.debug("not ready", extra=self._extra | {"status": error.code().name})
+                self._note_trouble(_trouble_of(error), error.code().name, error.details() or "")
                 is_plain = self._access.tls is None
                 await asyncio.sleep(HEALTH_INTERVAL_S if is_plain else SLOW_HEALTH_INTERVAL_S)
                 await self._reopen()
@@ -218,11 +230,13 @@ class Replica:
 
     async def _follow(self) -> None:
         request = health_pb2.HealthCheckRequest(service=self.kind.health_name)
-        # With TLS, waiting may be in vain: our own certificates may be the problem.
-        self._watching = self._health.Watch(request, wait_for_ready=self._access.tls is None)
+        # Not waiting for a connection: what fails says why there is none.
+        self._watching = self._health.Watch(request)
         try:
             async for answer in self._watching:
                 if answer.status != _SERVING:
+                    trouble = _OTHER_SERVICE if answer.status == _SERVICE_UNKNOWN else ""
+                    self._note_trouble(trouble, "SERVICE_UNKNOWN", self.kind.health_name)
                     break
                 await self._describe()
         except grpc.aio.AioRpcError as error:
@@ -241,7 +255,15 @@ class Replica:
     async def _describe(self) -> None:
         """Ask each time: a service restarted at the same address may serve another model."""
         answer = await self.kind.describe(self._channel, self._access.metadata, DESCRIBE_TIMEOUT_S)
+        self._note_trouble("")
         self._set_model(answer.model)
+
+    def _note_trouble(self, trouble: str, status: str = "", details: str = "") -> None:
+        self.trouble = trouble
+        told = self._extra | {"status": status, "details": details} if trouble else None
+        if told is not None and told != self._warned_of:
+            _LOG.warning("replica %s", trouble, extra=told)
+        self._warned_of = told
 
     def _set_model(self, model: types_pb2.ModelDescription | None) -> None:
         if model == self.model:
@@ -262,6 +284,18 @@ class Replica:
             return
         old, self._channel = self._channel, channel
         await old.close()
+
+
+def _trouble_of(error: grpc.aio.AioRpcError) -> str:
+    code, details = error.code(), error.details() or ""
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return _OTHER_SERVICE
+    if code not in _PASSING:
+        return "refuses this server"
+    # Where nobody listens, a process may be starting.
+    if details.startswith(_UNCONNECTED) and "Connection refused" not in details:
+        return "cannot be reached"
+    return ""
 
 
 async def look_up(named: NamedPort) -> list[str]:
@@ -301,6 +335,10 @@ class Replicas:
     @property
     def all(self) -> list[Replica]:
         return list(self._replicas.values())
+
+    @property
+    def trouble(self) -> str:
+        return next((replica.trouble for replica in self.all if replica.trouble), "")
 
     async def run(self) -> None:
         try:
