@@ -14,10 +14,8 @@ from earvoice.runtime.errors import NotReadyError, PermissionDeniedError
 from earvoice.runtime.files import watched_file
 
 # Public keys only: with a shared secret, or with none, whoever checks tokens could make them.
-ALGORITHMS = [
-    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
-    *("ES256", "ES384", "ES512", "EdDSA"),
-]
+RSA_ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"]
+ALGORITHMS = [*RSA_ALGORITHMS, "ES256", "ES384", "ES512", "EdDSA"]
 CLOCK_LEEWAY_S = 30
 KEY_LIFESPAN_S = 3600
 FETCH_TIMEOUT_S = 5.0
@@ -39,8 +37,9 @@ def jwt_verifier(find_key: FindKey, issuer: str, audience: str, tenant_claim: st
                 return None
             claims = jwt.decode(
                 token,
-                key,
-                algorithms=ALGORITHMS,
+                # As PyJWK, one that names no algorithm would be for RS256 alone.
+                key.key if _fits_all_rsa(key) else key,
+                algorithms=RSA_ALGORITHMS if _fits_all_rsa(key) else ALGORITHMS,
                 issuer=issuer,
                 audience=audience,
                 leeway=CLOCK_LEEWAY_S,
@@ -54,6 +53,11 @@ def jwt_verifier(find_key: FindKey, issuer: str, audience: str, tenant_claim: st
         return tenant
 
     return tenant_of
+
+
+def _fits_all_rsa(key: jwt.PyJWK) -> bool:
+    # Nothing public says whether the algorithm is the key's own or PyJWT's guess.
+    return key.key_type == "RSA" and not key._jwk_data.get("alg")  # noqa: SLF001
 
 
 def key_file(path: Path) -> FindKey:

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from earvoice.runtime.authentication import Authenticator
 from earvoice.runtime.errors import NotReadyError, PermissionDeniedError
@@ -153,6 +153,27 @@ def signed_with_secret(signed: str, issuer: Issuer) -> str:
     """A token whose secret is what everybody knows, the public keys; PyJWT itself makes none."""
     digest = hmac.digest(issuer.key_set().encode(), signed.encode(), "sha256")
     return f"{signed}.{base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"])
+async def test_an_rsa_key_is_for_the_algorithm_that_it_names_or_for_all(tmp_path, algorithm):
+    """RFC 7517 lets a key leave it out."""
+    private, path = rsa.generate_private_key(65537, 2048), tmp_path / "keys.json"
+    key = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(private.public_key())) | {"kid": "rsa"}
+    key.pop("alg", None)
+    claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": "calls", "exp": FUTURE}
+    token = jwt.encode(claims, private, algorithm=algorithm, headers={"kid": "rsa"})
+    tenants = []
+    other = "PS384" if algorithm == "RS256" else "RS256"
+    for named in ({}, {"alg": algorithm}, {"alg": other}):
+        path.write_text(json.dumps({"keys": [key | named]}))
+        tenants.append(await verifier(key_file(path))(token))
+    assert tenants == ["calls", "calls", None]
+    path.write_text(json.dumps({"keys": [key]}))
+    _, body, signature = token.split(".")
+    for claimed in ("ES256", "HS256", "none"):
+        header = encoded({"alg": claimed, "kid": "rsa"})
+        assert await verifier(key_file(path))(f"{header}.{body}.{signature}") is None
 
 
 async def test_a_valid_token_without_a_tenant_may_not_come_in(issuer, file_keys):
