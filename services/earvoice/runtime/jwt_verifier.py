@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ KEY_LIFESPAN_S = 3600
 FETCH_TIMEOUT_S = 5.0
 RETRY_AFTER_MS = 5000
 
+_LOG = logging.getLogger("earvoice.runtime.jwt_verifier")
 
 FindKey = Callable[[str], Awaitable[jwt.PyJWK | None]]
 """Returns the key with an id; None if there is none."""
@@ -85,9 +87,12 @@ class KeyUrl:
             # Not behind callers that wait for the issuer: anybody can name a nonexistent key.
             return known
         async with self._fetching:
+            known = self._known(key_id)
+            if known is not None:
+                return known
             if self._clock_s() < self._retry_at_s:
                 raise _no_keys()
-            fetching = asyncio.create_task(asyncio.to_thread(self._client.get_signing_key, key_id))
+            fetching = asyncio.create_task(self._fetch(key_id))
             try:
                 return await asyncio.shield(fetching)
             except asyncio.CancelledError:
@@ -95,23 +100,25 @@ class KeyUrl:
                 await asyncio.wait({fetching})
                 fetching.exception()  # nobody is left to be told
                 raise
-            except (
-                jwt.PyJWKClientConnectionError,
-                jwt.PyJWKSetError,
-                OSError,
-                ValueError,
-            ) as error:
-                # Else each waiting caller in turn would wait for an issuer that is down.
-                self._retry_at_s = self._clock_s() + RETRY_AFTER_MS / 1000
-                raise _no_keys() from error
-            except jwt.PyJWKClientError:
-                return None
+
+    async def _fetch(self, key_id: str) -> jwt.PyJWK | None:
+        try:
+            return await asyncio.to_thread(self._client.get_signing_key, key_id)
+        except (jwt.PyJWKClientError, jwt.PyJWKSetError, OSError, ValueError) as error:
+            if type(error) is jwt.PyJWKClientError and self._keys():
+                return None  # there are keys, but not this one
+            # Else each waiting caller in turn would wait for an issuer that is down.
+            self._retry_at_s = self._clock_s() + RETRY_AFTER_MS / 1000
+            _LOG.warning("no keys from %s: %s", self._client.uri, error)
+            raise _no_keys() from error
 
     def _known(self, key_id: str) -> jwt.PyJWK | None:
+        return jwt.PyJWKClient.match_kid(self._keys(), key_id)
+
+    def _keys(self) -> list[jwt.PyJWK]:
         cache = self._client.jwk_set_cache
         kept = cache.get() if cache is not None else None
-        keys = [key for key in kept.keys if key.public_key_use in ("sig", None)] if kept else []
-        return jwt.PyJWKClient.match_kid(keys, key_id)
+        return [key for key in kept.keys if key.public_key_use in ("sig", None)] if kept else []
 
 
 def _no_keys() -> NotReadyError:

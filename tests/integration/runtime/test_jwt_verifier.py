@@ -59,8 +59,18 @@ class Issuer:
         return json.dumps({"keys": keys})
 
 
+class Pages:
+    """Answers with some texts in turn, instead of an issuer."""
+
+    def __init__(self, *texts: str) -> None:
+        self._texts = list(texts)
+
+    def key_set(self) -> str:
+        return self._texts.pop(0)
+
+
 @contextmanager
-def published(issuer: Issuer) -> Iterator[tuple[str, list[str]]]:
+def published(issuer: Issuer | Pages) -> Iterator[tuple[str, list[str]]]:
     """Serve an issuer's keys; give their address, and the paths that were asked for."""
     asked: list[str] = []
 
@@ -209,6 +219,36 @@ async def test_an_issuer_that_does_not_answer_is_asked_again_only_later(issuer):
             await known(issuer.token())
         now_s[0] += 10
         assert await known(issuer.token()) == "calls"
+
+
+@pytest.mark.parametrize("page", [None, "no JSON", "[]", '{"keys": []}'])
+async def test_why_there_are_no_keys_is_logged_once_an_interval(issuer, caplog, page):
+    """With the address and the cause; callers are told neither."""
+    now_s = [0.0]
+    with published(Pages(*[page or ""] * 2)) as (url, _):
+        address = f"http://127.0.0.1:{free_port()}/keys" if page is None else url
+        known = verifier(KeyUrl(address, lambda: now_s[0]).find)
+        for count in (1, 1, 2):
+            now_s[0] = 10.0 * count
+            with pytest.raises(NotReadyError) as refused:
+                await known(issuer.token())
+            assert "keys" not in refused.value.message
+            messages = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+            assert len(messages) == count
+    assert all(message.startswith(f"no keys from {address}: ") for message in messages)
+
+
+async def test_a_key_that_came_meanwhile_is_found(issuer):
+    """Whoever waited for it does not ask the issuer, which has failed since."""
+    with published(Pages(issuer.key_set(), "")) as (url, _):
+        keys = KeyUrl(url)
+        keys._client.cooldown_duration = 0
+        first, unknown, again = await asyncio.gather(
+            *(keys.find(key_id) for key_id in ("first", "unknown", "first")),
+            return_exceptions=True,
+        )
+    assert isinstance(unknown, NotReadyError)
+    assert first is again
 
 
 async def test_a_key_that_is_known_needs_no_issuer(issuer):
