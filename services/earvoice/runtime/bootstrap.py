@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import selectors
@@ -12,7 +13,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from earvoice.runtime.log import configure_logging
-from earvoice.runtime.settings import ModelSettings, ProcessSettings, SettingsError, load_settings
+from earvoice.runtime.settings import (
+    ModelSettings,
+    ProcessSettings,
+    SettingsError,
+    address_of,
+    load_settings,
+)
 
 Settings = TypeVar("Settings", bound=ProcessSettings)
 
@@ -84,3 +91,13 @@ async def _stoppable(serving: Coroutine[Any, Any, None]) -> None:
     # loop ends before that, it cancels the task, and gRPC writes a traceback.
     if others := asyncio.all_tasks() - {task}:
         await asyncio.wait(others, timeout=LAST_TURNS_S)
+
+
+def cannot_listen(settings: ProcessSettings, port_field: str, error: Exception) -> OSError:
+    """Return the error that names the setting at fault: the port's, or the host."""
+    # gRPC gives no number: somebody took the port after we had looked.
+    number = getattr(error, "errno", errno.EADDRINUSE)
+    wrong = port_field if number in (errno.EADDRINUSE, errno.EACCES) else "host"
+    address = address_of(settings.host, getattr(settings, port_field))
+    reason = getattr(error, "strerror", None) or error
+    return OSError(f"{settings.variable(wrong)}: cannot listen on {address}: {reason}")

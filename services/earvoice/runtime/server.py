@@ -13,6 +13,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from earvoice.runtime.authentication import Authenticator
+from earvoice.runtime.bootstrap import cannot_listen
 from earvoice.runtime.files import atomic_write
 from earvoice.runtime.interceptor import DISCARD_TIMEOUT_S, StatusInterceptor
 from earvoice.runtime.machine import descriptor_limit
@@ -164,18 +165,16 @@ def _bind(
     server: grpc.aio.Server, settings: ServiceSettings, field: str, tls: ServerTls | None = None
 ) -> int:
     port: int = getattr(settings, field)
-    address = address_of(settings.host, port)
     try:
         _check_address(settings.host, port)
+        address = address_of(settings.host, port)
         if tls is None:
             return server.add_insecure_port(address)
         return server.add_secure_port(address, server_credentials(tls))
     except TlsFileError:
         raise
     except (OSError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        message = f"{settings.variable(field)}: cannot listen on {address}: {reason}"
-        raise OSError(message) from error
+        raise cannot_listen(settings, field, error) from error
 
 
 def _check_address(host: str, port: int) -> None:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from opentelemetry.metrics import NoOpMeter
 
+from earvoice.runtime.bootstrap import cannot_listen
 from earvoice.runtime.machine import descriptor_limit, open_descriptors
-from earvoice.runtime.settings import ProcessSettings, address_of
+from earvoice.runtime.settings import ProcessSettings
 from earvoice.telemetry.metering import Meters
 from earvoice.telemetry.schema import SERVICE_NAMES, Service
 
@@ -75,10 +76,7 @@ def _metric_export(
             export.listen(settings.host, settings.metrics_port)
         except OSError as error:
             export.close()
-            address = address_of(settings.host, settings.metrics_port)
-            raise OSError(
-                f"{settings.variable('metrics_port')}: cannot listen on {address}: {error.strerror}"
-            ) from error
+            raise cannot_listen(settings, "metrics_port", error) from error
     return export
 
 

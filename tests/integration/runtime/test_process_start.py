@@ -63,6 +63,18 @@ async def test_a_taken_port_is_told_with_its_setting(service, setting):
     assert all(line.startswith("{") for line in output.splitlines())
 
 
+@pytest.mark.parametrize("metrics_port", [{}, {"METRICS_PORT": "9464"}])
+@pytest.mark.parametrize("host", ["999.1.1.1", "192.0.2.1"])
+async def test_a_host_that_is_not_ours_is_told_with_its_setting(host, metrics_port):
+    """No port is at fault, whichever listens first."""
+    process = await start("policy", HOST=host, PORT="0", **metrics_port)
+    output = (await process.stderr.read()).decode()
+    assert await process.wait() == 1
+    (line,) = [json.loads(line) for line in output.splitlines() if '"CRITICAL"' in line]
+    told = "cannot serve: EARVOICE_POLICY_HOST: cannot listen on "
+    assert line["message"].startswith(f"{told}{host}:")
+
+
 async def test_authorities_that_are_missing_are_told_before_anything_is_served():
     """Those of encoder and decoder, too, though their connections are opened later."""
     process = await start("policy", PORT="0", BACKEND_TLS_CA_FILE="/nowhere/ca.pem")
