@@ -155,10 +155,10 @@ class Interruption:
             self._task.cancel()
 
 
-def run_async(command: Callable[[Interruption], Coroutine[Any, Any, int]]) -> int:
-    """Run a command to its exit status; SIGINT and SIGTERM raise SignalledError."""
+def run_async(command: Callable[[Interruption], Coroutine[Any, Any, Result]]) -> Result:
+    """Run a command to its result; SIGINT and SIGTERM raise SignalledError."""
 
-    async def run() -> int:
+    async def run() -> Result:
         interruption = Interruption()
         for number in SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, interruption.receive, number)

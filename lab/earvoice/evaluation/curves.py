@@ -21,13 +21,15 @@ from matplotlib.figure import Figure
 
 from earvoice.cli.command import Command, CommandError, ExitCode, Interruption, run_async
 from earvoice.cli.server_choice import choose_server, open_client
+from earvoice.client.errors import TranslationError
 from earvoice.evaluation.bootstrap import CONFIDENCE, Bootstrap, Floats, band, sentence_statistics
 from earvoice.evaluation.evaluate import (
     add_session_arguments,
     check_session_options,
     choose_session,
-    evaluate,
+    score_run,
     tell_failures,
+    translate_set,
 )
 from earvoice.evaluation.instance import Clock, ElapsedClock, Instance
 from earvoice.evaluation.log import LogError
@@ -472,18 +474,21 @@ def _sweep(options: argparse.Namespace, settings: Sequence[ReplaySetting]) -> in
     sources = read_source_set(options)
     check_session_options(options)
 
-    async def run(_: Interruption) -> int:
-        status: int = ExitCode.DONE
+    async def run(_: Interruption) -> list[Sequence[TranslationError]]:
         async with choose_server(options) as address, open_client(address, options) as client:
             base = await choose_session(client, options)
-            for setting in settings:
-                choices = setting.applied_to(base)
-                folder = options.output / setting.name
-                report, failures = await evaluate(client, sources, choices, folder)
-                status = tell_failures(report, failures, sources) or status
-        return status
+            return [
+                await translate_set(
+                    client, sources, setting.applied_to(base), options.output / setting.name
+                )
+                for setting in settings
+            ]
 
-    return run_async(run)
+    status: int = ExitCode.DONE
+    for setting, failures in zip(settings, run_async(run), strict=True):
+        report = score_run(options.output / setting.name, sources, failures)
+        status = tell_failures(report, failures, sources) or status
+    return status
 
 
 def _write(

@@ -39,7 +39,7 @@ from earvoice.client.translation_client import TranslationClient
 from earvoice.evaluation.collector import Collector
 from earvoice.evaluation.instance import Unit, default_unit
 from earvoice.evaluation.recording import RECORDING_FOLDER
-from earvoice.evaluation.run_folder import EvaluationFolder, RunProgress
+from earvoice.evaluation.run_folder import LOG_NAME, EvaluationFolder, RunProgress
 from earvoice.evaluation.score import SCORES_NAME, Report, score_log, score_table
 from earvoice.evaluation.source_set import (
     SourceRecording,
@@ -111,14 +111,13 @@ def describe_options(options: TranslationOptions) -> dict[str, Any]:
     return values
 
 
-async def evaluate(
+async def translate_set(
     client: TranslationClient, sources: SourceSet, options: TranslationOptions, path: Path
-) -> tuple[Report | None, Sequence[TranslationError]]:
-    """Translate the recordings that are not finished in a folder, then score everything in it.
+) -> Sequence[TranslationError]:
+    """Translate the recordings that are not finished in a folder.
 
     Returns:
-        The scores, if any, and the errors of the recordings that failed; running again retries
-        those.
+        The errors of the recordings that failed; running again retries those.
 
     Raises:
         TranslationError: a session was refused before it began, so all others would be too.
@@ -150,11 +149,22 @@ async def evaluate(
     with closing(progress):
         await gather(translate_waiting() for _ in range(min(sources.stream_count, len(missing))))
     folder.complete(unit)
+    return failures
+
+
+def score_run(
+    folder: Path, sources: SourceSet, failures: Sequence[TranslationError]
+) -> Report | None:
+    """Score what a folder holds; None if it cannot be scored without what failed.
+
+    Not for an event loop: OmniSTEval forks, and its processes would inherit how the loop receives
+    signals, so that ending them would end us, or neither.
+    """
     if len(failures) == len(sources.recordings) or (failures and not sources.partly_scorable):
-        return None, failures
-    report, _, _ = score_log(folder.log, sources.scoring)
-    (path / SCORES_NAME).write_text(score_table(report), encoding="utf8")
-    return report, failures
+        return None
+    report, _, _ = score_log(folder / LOG_NAME, sources.scoring)
+    (folder / SCORES_NAME).write_text(score_table(report), encoding="utf8")
+    return report
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -194,15 +204,16 @@ def _run(options: argparse.Namespace) -> int:
     if options.record:
         _check_recordable(options)
 
-    async def run(_: Interruption) -> int:
+    async def run(_: Interruption) -> Sequence[TranslationError]:
         async with choose_server(options) as address, open_client(address, options) as client:
             choices = await choose_session(client, options)
-            report, failures = await evaluate(client, sources, choices, options.output)
-        if report is not None:
-            print(report.as_text())  # noqa: T201 - the result
-        return tell_failures(report, failures, sources)
+            return await translate_set(client, sources, choices, options.output)
 
-    status = run_async(run)
+    failures = run_async(run)
+    report = score_run(options.output, sources, failures)
+    if report is not None:
+        print(report.as_text())  # noqa: T201 - the result
+    status = tell_failures(report, failures, sources)
     if options.record:
         _record(options.output, sources, options.policy or "")
     return status

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
+import signal
 import sys
 
 import numpy as np
@@ -235,6 +237,42 @@ async def test_a_token_is_shown(evaluate, test_set, command, arguments):
         status, _, _ = await evaluate(address, *arguments, *token, command=command)
     assert status == 0
     assert service.shown_tokens == {"Bearer a-token-of-ours"}
+
+
+# Stands for mweralign, and tells whose hands signals are in while it cuts.
+RESEGMENTER = """\
+import signal
+
+def align_texts(reference, hypothesis):
+    print([signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)])
+    return hypothesis
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [("evaluate", ()), ("curves", ("--sweep", "edatt:alpha=0.6", "--at", ""))],
+)
+async def test_what_scoring_forks_ends_by_a_signal(
+    evaluate, test_set, monkeypatch, command, arguments
+):
+    """OmniSTEval ends its processes so; with the event loop's handlers, they lived or ended us."""
+    if command == "curves":
+        pytest.importorskip("matplotlib")
+    (test_set / "mweralign").mkdir()
+    (test_set / "mweralign" / "__init__.py").touch()
+    (test_set / "mweralign" / "mweralign.py").write_text(RESEGMENTER)
+    (test_set / "mweralign-1.dist-info").mkdir()
+    (test_set / "mweralign-1.dist-info" / "METADATA").write_text("Name: mweralign\nVersion: 1\n")
+    monkeypatch.setenv("PYTHONPATH", str(test_set), prepend=os.pathsep)
+    sentences = [{"wav": f"{name}.wav", "offset": 0, "duration": name} for name in SECONDS]
+    (test_set / "segments.yaml").write_text(json.dumps(sentences))
+    long_form = "--segmentation", test_set / "segments.yaml", "--resegmenter", "mweralign"
+    async with serve(TalkingService()) as address:
+        status, output, _ = await evaluate(address, *arguments, *long_form, command=command)
+    assert status == 0
+    told = {line for line in output.splitlines() if line.startswith("[")}
+    assert told == {str([signal.default_int_handler, signal.SIG_DFL])}
 
 
 async def test_what_is_refused_for_all_ends_the_run(evaluate, test_set):
