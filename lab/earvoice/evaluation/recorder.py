@@ -116,15 +116,22 @@ def record_inputs(
 
 
 def _check_sources(recording: Recording, sources: Sequence[SourceRecording]) -> set[int]:
-    found = {item.index: item.source_recording for item in recording.inputs()}
-    for source in sources:
-        before = found.get(source.index)
-        if before is not None and not source.is_same(before):
+    wanted = {source.index: source for source in sources}
+    inputs = recording.inputs()
+    for before in inputs:
+        source = wanted.get(before.index)
+        if source is None:
             raise RecordingError(
-                f"{recording.folder} is of another test set: input {source.index} is {before.path} "
-                f"there, {source.path} with its reference now; give another --output"
+                f"{recording.folder} is of another test set: input {before.index} is "
+                f"{before.source} there, and none of the recordings now; give another --output"
             )
-    return set(found)
+        if not source.is_same(before.source_recording):
+            raise RecordingError(
+                f"{recording.folder} is of another test set: input {source.index} is "
+                f"{before.source} there, {source.path} with its reference now; give another "
+                "--output"
+            )
+    return {before.index for before in inputs}
 
 
 def _check_length(source: SourceRecording, limit_ms: int, heard_ms: int) -> None:

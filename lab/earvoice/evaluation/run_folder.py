@@ -121,7 +121,12 @@ class EvaluationFolder:
             path, *text = record.texts("source")
             length_ms, reference = record.number("source_length"), record.text("reference")
             found = SourceRecording(index, Path(path), length_ms, reference, *text)
-            if index in wanted and not found.is_same(wanted[index]):
+            if index not in wanted:
+                raise CommandError(
+                    f"{self.path} holds a run of another test set: recording {index} is {path} "
+                    "there, and none of the recordings now; give another --output"
+                )
+            if not found.is_same(wanted[index]):
                 raise CommandError(
                     f"{self.path} holds a run of another test set: recording {index} is {path} "
                     f"there, {wanted[index].path} with its reference now; give another --output"

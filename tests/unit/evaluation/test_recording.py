@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earvoice.api.v1 import encoder_service_pb2 as pb
-from earvoice.evaluation.recorder import _check_length
+from earvoice.evaluation.recorder import _check_length, _check_sources
 from earvoice.evaluation.recording import (
     Description,
     Grid,
@@ -93,6 +93,16 @@ def test_two_runs_at_once_are_noticed(recording: Recording):
     recording.add(recorded(1), messages())
     with pytest.raises(RecordingError, match="input 1 twice"):
         recording.inputs()
+
+
+def test_a_recording_goes_on_only_with_all_that_it_holds(recording: Recording):
+    """A replay of it would also be of what is not listed any more."""
+    sources = [recorded(index).source_recording for index in range(3)]
+    assert _check_sources(recording, sources) == {0, 1}
+    with pytest.raises(
+        RecordingError, match=r"input 1 is 1\.wav there, and none of the recordings"
+    ):
+        _check_sources(recording, sources[:1])
 
 
 @pytest.mark.parametrize(

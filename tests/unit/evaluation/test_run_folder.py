@@ -77,6 +77,8 @@ def test_a_finished_recording_of_another_test_set_is_refused(tmp_path):
     ):
         with pytest.raises(CommandError, match="of another test set: recording 0 is"):
             folder.check_sources([other])
+    with pytest.raises(CommandError, match=r"recording 0 is .* there, and none of the recordings"):
+        folder.check_sources([SourceRecording(1, Path("new.wav"), 1.0, "")])
 
 
 def test_another_run_is_refused_by_what_differs(tmp_path):
