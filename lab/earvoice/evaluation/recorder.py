@@ -34,6 +34,7 @@ from earvoice.models.config import SAMPLE_RATE_HZ
 from earvoice.models.errors import ModelError
 from earvoice.runtime.audio_format import AudioFormat
 from earvoice.runtime.errors import EarvoiceError
+from earvoice.runtime.files import digest_of
 from earvoice.runtime.settings import SettingsError, load_settings
 
 _CHUNK_MS = 1000
@@ -125,7 +126,8 @@ def _check_sources(recording: Recording, sources: Sequence[SourceRecording]) -> 
                 f"{recording.folder} is of another test set: input {before.index} is "
                 f"{before.source} there, and none of the recordings now; give another --output"
             )
-        if not source.is_same(before.source_recording):
+        is_other_sound = before.digest and before.digest != digest_of([source.path])
+        if is_other_sound or not source.is_same(before.source_recording):
             raise RecordingError(
                 f"{recording.folder} is of another test set: input {source.index} is "
                 f"{before.source} there, {source.path} with its reference now; give another "
@@ -169,5 +171,6 @@ def _record_input(
         file.audio.sample_rate_hz,
         frame_count(file.audio, audio),
         tuple(revision for revision, _ in revisions),
+        digest_of([source.path]),
     )
     recording.add(recorded, [message for _, message in revisions])

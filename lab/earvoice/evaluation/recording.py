@@ -97,7 +97,11 @@ class Revision:
 
 @dataclass(frozen=True)
 class RecordedInput:
-    """One recorded utterance; its revisions in order of their ends, the final one last."""
+    """One recorded utterance; its revisions in order of their ends, the final one last.
+
+    Attributes:
+        digest: of the recording's file, by `digest_of`; empty in folders of earlier versions.
+    """
 
     index: int
     source: str
@@ -105,6 +109,7 @@ class RecordedInput:
     sample_rate_hertz: int
     sample_count: int
     revisions: tuple[Revision, ...]
+    digest: str = ""
 
     @property
     def duration_ms(self) -> float:

@@ -20,6 +20,7 @@ from earvoice.evaluation.recording import (
     Revision,
 )
 from earvoice.evaluation.source_set import SourceRecording
+from earvoice.runtime.files import digest_of
 
 DESCRIPTION = Description("m", "f00", computes_in_bfloat16=False, grids=("800", "100+900"))
 REVISIONS = (Revision(12_800, False, 1.5, 20.0), Revision(16_000, True, 2.0, 25.0))
@@ -103,6 +104,23 @@ def test_a_recording_goes_on_only_with_all_that_it_holds(recording: Recording):
         RecordingError, match=r"input 1 is 1\.wav there, and none of the recordings"
     ):
         _check_sources(recording, sources[:1])
+
+
+def test_other_sound_of_the_same_length_is_another_recording(tmp_path: Path):
+    """Only earlier versions did not keep its digest: there, name and length must do."""
+    path = tmp_path / "0.wav"
+    path.write_bytes(b"one")
+    kept = replace(recorded(0), source=str(path), digest=digest_of([path]))
+    for name, before in (("kept", kept), ("earlier", replace(kept, digest=""))):
+        recording = Recording(tmp_path / name)
+        recording.begin(DESCRIPTION)
+        recording.add(before, messages())
+    sources = [kept.source_recording]
+    assert _check_sources(Recording(tmp_path / "kept"), sources) == {0}
+    path.write_bytes(b"two")
+    with pytest.raises(RecordingError, match="of another test set: input 0"):
+        _check_sources(Recording(tmp_path / "kept"), sources)
+    assert _check_sources(Recording(tmp_path / "earlier"), sources) == {0}
 
 
 @pytest.mark.parametrize(
