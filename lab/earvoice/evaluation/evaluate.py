@@ -214,7 +214,7 @@ def _run(options: argparse.Namespace) -> int:
     if report is not None:
         print(report.as_text())  # noqa: T201 - the result
     status = tell_failures(report, failures, sources)
-    if options.record:
+    if options.record and len(failures) < len(sources.recordings):
         _record(options.output, sources, options.policy or "")
     return status
 

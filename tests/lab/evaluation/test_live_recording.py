@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,16 +33,19 @@ def sources(test_set: Path) -> tuple[SourceRecording, ...]:
 
 
 def test_a_run_is_recorded_and_compared_with_its_replay(
-    run_folder: Path, sources: tuple[SourceRecording, ...], model_path: Path
+    run_folder: Path, sources: tuple[SourceRecording, ...], model_path: Path, tmp_path: Path
 ):
-    """What the run did not finish is not compared; what it said otherwise is found."""
-    setting, *compared = record_run(run_folder, sources, model_path)
-    assert setting.segment_ms == 400
-    assert compared == [2, ()]
+    """What the run did not finish is left out; what it said otherwise is found."""
     log = run_folder / "instances.log"
-    first, _ = log.read_text().splitlines()
-    log.write_text(json.dumps({**json.loads(first), "prediction": "etwas anderes"}) + "\n")
-    assert record_run(run_folder, sources, model_path)[1:] == (1, (0,))
+    first, second = log.read_text().splitlines()
+    log.write_text(f"{second}\n")
+    damaged = [replace(sources[0], path=tmp_path / "nowhere.wav"), sources[1]]
+    setting, *compared = record_run(run_folder, damaged, model_path)
+    assert setting.segment_ms == 400
+    assert compared == [1, ()]
+    other = {**json.loads(second), "prediction": "etwas anderes"}
+    log.write_text(f"{first}\n{json.dumps(other)}\n")
+    assert record_run(run_folder, sources, model_path)[1:] == (2, (1,))
 
 
 def test_a_run_with_a_file_s_policy_is_recorded(

@@ -21,7 +21,7 @@ from earvoice.client.options import write_config
 from earvoice.decoder.search import SearchStrategy
 from earvoice.evaluation.evaluate import describe_session
 from earvoice.evaluation.instance import default_unit
-from earvoice.evaluation.log import read_records
+from earvoice.evaluation.log import Record, read_records
 from earvoice.evaluation.recorder import record_inputs
 from earvoice.evaluation.recording import (
     RECORDING_FOLDER,
@@ -225,7 +225,7 @@ class Replay:
 def record_run(
     folder: Path, sources: Sequence[SourceRecording], model_path: Path, policy_file: str = ""
 ) -> tuple[ReplaySetting, int, tuple[int, ...]]:
-    """Record a finished live run, its revisions and its hypotheses, beside its log.
+    """Record what a live run translated, its revisions and its hypotheses, beside its log.
 
     The services send a client neither states nor attention, so both are recomputed with the same
     model, and the run is replayed: the result must equal the services' output.
@@ -251,26 +251,26 @@ def record_run(
         commit_unit=options["commit_unit"],
         min_confidence=options["min_confidence"],
     )
+    said = {int(record.number("index")): record for record in read_records(folder / LOG_NAME)}
+    finished = [source for source in sources if source.index in said]
     recording = Recording(folder / RECORDING_FOLDER)
     grid = Grid(setting.segment_ms or 0, setting.initial_wait_ms or 0)
-    progress = RunProgress("record", len(sources), len(recording.inputs()))
-    record_inputs(model_path, sources, [grid], recording, progress, session["model_hash"])
+    progress = RunProgress("record", len(finished), len(recording.inputs()))
+    record_inputs(model_path, finished, [grid], recording, progress, session["model_hash"])
     replay = Replay(folder, model_path, options["target_languages"][0], keeps_hypotheses=True)
-    return setting, *asyncio.run(_compare(replay, setting, folder))
+    return setting, *asyncio.run(_compare(replay, setting, said))
 
 
 async def _compare(
-    replay: Replay, setting: ReplaySetting, folder: Path
+    replay: Replay, setting: ReplaySetting, said: Mapping[int, Record]
 ) -> tuple[int, tuple[int, ...]]:
-    said = {int(record.number("index")): record for record in read_records(folder / LOG_NAME)}
-    inputs = [recorded for recorded in replay.inputs if recorded.index in said]
     different: list[int] = []
-    with closing(RunProgress("replay", len(inputs), 0)) as progress:
-        for recorded in inputs:
+    with closing(RunProgress("replay", len(replay.inputs), 0)) as progress:
+        for recorded in replay.inputs:
             ((line, _),) = await replay.translate(recorded, [setting])
             record = said[recorded.index]
             told = record.text("prediction"), list(record.numbers("delays"))
             if (line["prediction"], line["delays"]) != told:
                 different.append(recorded.index)
             progress.count(recorded.duration_ms)
-    return len(inputs), tuple(different)
+    return len(replay.inputs), tuple(different)
