@@ -104,7 +104,7 @@ class EvaluationFolder:
         # Without a finished recording, other settings contradict nothing.
         if stored is not None and self._has_records():
             self._settings |= {"session": stored["session"]} if "session" in stored else {}
-            self._check_same(stored, self._settings)
+            self._check_same(_with_names(stored), _with_names(self._settings))
         self._write(self._settings_path, [json.dumps(self._settings, indent=2, ensure_ascii=False)])
         source = "text" if settings.get("source_type") == "text" else "speech"
         self._write(path / "config.yaml", [f"source_type: {source}", "target_type: text"])
@@ -200,6 +200,14 @@ class EvaluationFolder:
 
 def read_settings(path: Path) -> Settings:
     return parse_object(str(path), path.read_bytes()).fields
+
+
+def _with_names(settings: Settings) -> Settings:
+    """Return settings with the recordings' names instead of paths: their folder may have moved."""
+    if "recordings" not in settings:
+        return settings
+    named = [[Path(path).name, digest] for path, digest in settings["recordings"]]
+    return {**settings, "recordings": named}
 
 
 def _shorten(value: object) -> str:

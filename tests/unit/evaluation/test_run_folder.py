@@ -89,6 +89,16 @@ def test_another_run_is_refused_by_what_differs(tmp_path):
         EvaluationFolder(tmp_path, changed)
 
 
+def test_a_run_goes_on_from_another_working_folder(tmp_path):
+    """Its recordings are known by their names and digests, not by the way to them."""
+    EvaluationFolder(tmp_path, SETTINGS).append(line(0))
+    moved = {**SETTINGS, "recordings": [["../elsewhere/a.wav", 1]]}
+    assert EvaluationFolder(tmp_path, moved).finished() == {0}
+    for other in ([["b.wav", 1]], [["a.wav", 2]]):
+        with pytest.raises(CommandError, match="another recordings"):
+            EvaluationFolder(tmp_path, {**SETTINGS, "recordings": other})
+
+
 def test_a_run_of_before_an_option_was_told_goes_on(tmp_path):
     """It had what is usual."""
     EvaluationFolder(tmp_path, SETTINGS).append(line(0))
