@@ -141,9 +141,14 @@ class Recording:
         """Make the folder, or continue one that was made in the same way."""
         path = self.folder / DESCRIPTION_FILE
         if path.exists():
-            found = self.describe()
-            if found != description:
-                raise RecordingError(f"{path} has {found}; allowed to go on: {description}")
+            found, wanted = asdict(self.describe()), asdict(description)
+            for name in wanted:
+                if found[name] != wanted[name]:
+                    there, now = (json.dumps(side[name]) for side in (found, wanted))
+                    raise RecordingError(
+                        f"{self.folder} was recorded with {name} = {there}, now it would be {now}; "
+                        "give another --output"
+                    )
             drop_torn_line(self.folder / INPUTS_FILE)
             return
         (self.folder / REVISIONS_FOLDER).mkdir(parents=True, exist_ok=True)
