@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -340,10 +341,13 @@ def draw_curves(
     bootstrap: Bootstrap,
     path: Path,
     measure: Measure = "BLEU",
-) -> None:
+) -> list[Clock]:
     """Draw one panel per clock with a line and band per policy; the path's suffix gives the format.
 
     Points without references or latency are left out.
+
+    Returns:
+        The clocks on which there was nothing to draw.
     """
     width, height = _PANEL_INCHES
     # Without it, the ids in an SVG are random; with it, the same curves give the same file.
@@ -356,8 +360,11 @@ def draw_curves(
             panel.set_xlabel(f"{metric}, s ({clock} clock)")
             panel.grid(visible=True, alpha=0.3)
         panels[0].set_ylabel(f"{measure}, with {CONFIDENCE:.0%} bands")
-        panels[0].legend()
+        filled = [panel for panel in panels if panel.lines]
+        if filled:
+            filled[0].legend()
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    return [clock for panel, clock in zip(panels, clocks, strict=True) if panel not in filled]
 
 
 def _draw_line(
@@ -448,6 +455,12 @@ def _run(options: argparse.Namespace) -> int:
     once = {folder.resolve(): folder for folder in folders}.values()
     points = [read_point(folder, scoring) for folder in once]
     keys = list(filter(None, options.lines.split(",")))
+    known = {key for point in points for key in point.choices}
+    if unknown := set(keys) - known:
+        raise CommandError(
+            f"--lines {','.join(sorted(unknown))}: no point has it; "
+            f"allowed: {', '.join(sorted(known)) or 'none'}"
+        )
     _write(group_points(points, keys), options, latencies_ms)
     return ExitCode.DONE
 
@@ -502,12 +515,21 @@ def _write(
     (folder / "curves.tsv").write_text(as_tsv(rows), encoding="utf8")
     print(as_text(rows, shown_columns(metric, clocks)))  # noqa: T201 - the result
     at = list(latency_rows(lines, latencies_ms, metric, clocks, bootstrap))
+    at_path = folder / "quality_at_latency.tsv"
+    # One of an earlier command would be taken for one of these curves.
+    at_path.unlink(missing_ok=True)
     if at:
-        (folder / "quality_at_latency.tsv").write_text(as_tsv(at), encoding="utf8")
+        at_path.write_text(as_tsv(at), encoding="utf8")
         print(f"\n{as_text([row for row in at if row['BLEU'] is not None] or at)}")  # noqa: T201 - the result
     for ending in ("svg", "png"):
         path = folder / f"curves.{ending}"
-        draw_curves(lines, metric, clocks, bootstrap, path)
+        empty = draw_curves(lines, metric, clocks, bootstrap, path)
+    for clock in empty:
+        print(  # noqa: T201 - for people
+            f"earvoice: the figure of the clock {clock} is empty: no point has both {metric} on it "
+            "and BLEU with its band",
+            file=sys.stderr,
+        )
 
 
 COMMAND = Command(_add_arguments, _run, "draw quality over latency, from sweeps and from logs")

@@ -65,6 +65,30 @@ def test_the_same_curves_are_the_same_file(sweep, tmp_path):
     assert one == two
 
 
+def test_a_table_of_earlier_curves_does_not_stay(sweep, tmp_path):
+    """It would be read as one of the curves beside it."""
+    output = tmp_path / "out"
+    run(sweep, "--output", output, "--at", "2000")
+    run(sweep, "--output", output, "--at", "")
+    assert not (output / "quality_at_latency.tsv").exists()
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_empty_panel_is_told(sweep, tmp_path, capsys):
+    """Nothing in the logs says when words arrived at a client."""
+    assert run(sweep, "--output", tmp_path / "out", "--clock", "live") == 0
+    assert capsys.readouterr().err == (
+        "earvoice: the figure of the clock live is empty: no point has both LAAL on it and BLEU "
+        "with its band\n"
+    )
+
+
+def test_a_key_that_no_point_has_is_refused(sweep, tmp_path):
+    """Mistyped, it would draw fewer lines than were asked for."""
+    with pytest.raises(CommandError, match="--lines alfa: no point has it; allowed: alpha"):
+        run(sweep, "--output", tmp_path / "out", "--lines", "alpha,alfa")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
