@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING
 
 import pytest
 
+from earvoice.cli.command import CommandError
 from earvoice.client.event import SegmentDone
 from earvoice.encoder.text import read_words
-from earvoice.systems.cascade import _word_times, caption_words
+from earvoice.systems.cascade import _word_times, caption_words, run
 from tests.unit.evaluation.session import segment, utterance, word
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from earvoice.client.event import TranslationEvent
 
 pytestmark = pytest.mark.torch
+
+
+def test_what_must_run_first_is_told(tmp_path: Path) -> None:
+    """The text model is that of another system."""
+    options = argparse.Namespace(data=tmp_path, work=tmp_path)
+    with pytest.raises(
+        CommandError, match=r"han-3 is not there: run python -m earvoice\.systems han"
+    ):
+        run(options)
 
 
 async def _captions() -> AsyncIterator[TranslationEvent]:

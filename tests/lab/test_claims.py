@@ -270,7 +270,7 @@ def test_different_inputs_are_refused(tmp_path):
         write_run(tmp_path / name, 0.5, 900.0, 3, seed)
     with pytest.raises(LogError, match="not of the same test set"):
         read_study(tmp_path, LAYERS, HEADS, ScoringOptions())
-    with pytest.raises(ValueError, match="none of the settings"):
+    with pytest.raises(LogError, match="none of the settings"):
         read_study(tmp_path / "nowhere", LAYERS, HEADS, ScoringOptions())
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from earvoice.evaluation.bootstrap import Bootstrap, Estimate, Floats, estimate
 from earvoice.evaluation.curves import CurvePoint, Measure, check_same_set, interpolate, read_point
 from earvoice.evaluation.instance import Clock, primary_language
+from earvoice.evaluation.log import LogError
 from earvoice.evaluation.replay.setting import parse_settings
 from earvoice.evaluation.run_folder import LOG_NAME
 from earvoice.evaluation.score import ScoringOptions
@@ -610,7 +611,7 @@ def read_study(
         if (folder / name / LOG_NAME).exists()
     }
     if not points:
-        raise ValueError(f"{folder} holds none of the settings that are tested")
+        raise LogError(str(folder), "holds none of the settings that are tested")
     check_same_set(list(points.values()))
     written = next(iter(points.values())).language
     is_captions = primary_language(written) == primary_language(source_language) != ""

@@ -377,6 +377,8 @@ def main() -> None:
         names = dict.fromkeys(name for several in own.values() for name in several)
         sys.stdout.write("".join(f"{name}\n" for name in names))
         return
+    if any(len(parts) not in (3, 4) for parts in options.run):
+        page.error("--run takes a name, a recording, its replays and, if known, word times")
     studies = {}
     for name, recording, replays, *words in options.run:
         served = read_served_model(Path(recording))

@@ -6,10 +6,16 @@ The rows of the results page, as SYSTEM.tsv, and checkpoints for the services go
 from __future__ import annotations
 
 import argparse
+import sys
 from importlib import import_module
 from pathlib import Path
 
 import torch
+
+from earvoice.cli.command import CommandError
+from earvoice.corpus.synthesizer import MissingEngineError
+from earvoice.models.errors import ModelError
+from earvoice.runtime.settings import shipped_model_path
 
 SYSTEMS = ("caat", "cascade", "han", "meta", "nguyen", "papi")
 
@@ -22,8 +28,8 @@ def main() -> None:
     parser.add_argument(
         "--model",
         type=Path,
-        default=Path("models/earvoice-en-x-small"),
-        help="whose encoder hears (%(default)s)",
+        default=shipped_model_path(),
+        help="whose encoder hears (the shipped model's)",
     )
     parser.add_argument(
         "--teacher",
@@ -47,4 +53,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (CommandError, MissingEngineError, ModelError, OSError) as error:
+        sys.exit(str(error))

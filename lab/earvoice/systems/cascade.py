@@ -10,6 +10,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from earvoice.cli.command import CommandError
 from earvoice.cli.local_services import ServiceChoices, run_services
 from earvoice.cli.log_relay import ServiceLogs
 from earvoice.client import (
@@ -116,11 +117,16 @@ async def translate_directly(speech: TranslationClient, sound: bytes) -> tuple[s
 
 def run(options: argparse.Namespace) -> None:
     """Compare them; needs the checkpoint that `han` left in the work folder."""
+    text_model = options.work / "han-3"
+    if not text_model.is_dir():
+        raise CommandError(
+            f"{text_model} is not there: run python -m earvoice.systems han with this --work first"
+        )
     turns = read_turns(options.data / "text", "dev", TURNS)
     report(f"{len(turns)} turns of restaurant dialogues, said by espeak-ng, held out from training")
     trained = read_turns(options.data / "text", "train", TRAINED)
     shown = SystemReport("cascade", "a cascade", trained, {"held out": turns})
-    asyncio.run(_compare(shown, turns, options.model, options.work / "han-3"))
+    asyncio.run(_compare(shown, turns, options.model, text_model))
     shown.save(options.work)
 
 
