@@ -123,7 +123,7 @@ def resegment(
     )
     name = f"{log.format_name}, cut by {resegmenter} {version(resegmenter)}"
     notes = (*log.notes, _NOTES[resegmenter])
-    corrected = any("segment" in part.elapsed_ms for part in parts)
+    corrected = any(map(_is_corrected, instances))
     return Log(name, parts, log.word_rule, (*notes, _SEGMENT_CLOCK_NOTE) if corrected else notes)
 
 
@@ -210,6 +210,11 @@ def _require(module: str, remedy: str) -> Any:
         raise CommandError(f"{error.name} is not installed: {remedy}") from error
 
 
+def _is_corrected(instance: Instance) -> bool:
+    # A log of simulstream has the clock `segment` already.
+    return "simuleval" in instance.elapsed_ms and "segment" not in instance.elapsed_ms
+
+
 def _cut_instance(
     instance: Instance,
     sentence: ReferenceSentence,
@@ -218,7 +223,7 @@ def _cut_instance(
 ) -> Instance:
     start_ms = sentence.start_ms
     elapsed_ms: dict[ElapsedClock, tuple[float, ...]] = dict(instance.elapsed_ms)
-    if "simuleval" in elapsed_ms and "segment" not in elapsed_ms:
+    if _is_corrected(instance):
         elapsed_ms["segment"] = correct_simuleval(instance.delays_ms, elapsed_ms["simuleval"])
     units = split_text(instance.prediction, options.unit)
 

@@ -50,6 +50,7 @@ def test_words_go_to_their_sentence_with_times_from_its_start():
     assert (second.source_ends_ms, second.recording_end_ms) == ((1000, 1000, 2000), 2000)
     assert (second.reference, second.reference_units) == ("Dort steht Karl.", 3)
     assert "omnisteval" in log.format_name
+    assert any("OmniSTEval corrects" in note for note in log.notes)
 
 
 def test_a_log_of_simulstream_is_cut_too(tmp_path):
@@ -59,6 +60,7 @@ def test_a_log_of_simulstream_is_cut_too(tmp_path):
     sentences = [replace(sentence, recording="a") for sentence in SENTENCES]
     log = resegment(read(tmp_path / "log", *lines), sentences, ReadingOptions(), "", "omnisteval")
     assert [part.elapsed_ms["segment"] for part in log.instances] == [(2100, 2100), (2200, 2200)]
+    assert not any("OmniSTEval corrects" in note for note in log.notes)
 
 
 def test_recordings_must_be_those_of_the_segmentation():
