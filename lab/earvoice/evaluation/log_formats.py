@@ -339,10 +339,14 @@ def _read_omnisteval_line(
 # SentencePiece's mark for a blank before a token.
 _MS = 1000
 _BLANK = "\N{LOWER ONE EIGHTH BLOCK}"
+_UTTERANCE_NOTE = (
+    "LAAL* takes an instance for one utterance: the log does not say where utterances end"
+)
 _SIMULSTREAM_RULE = "at the last segment that changed them (simulstream's rule)"
 _SIMULSTREAM_NOTES = (
     "simulstream prints the clock 'segment', which hides a backlog",
     "tokens with \N{LOWER ONE EIGHTH BLOCK} are read as SentencePiece, others as whole units",
+    _UTTERANCE_NOTE,
 )
 
 
@@ -431,9 +435,6 @@ _RELEASE_RULE = "when the service released them (their last piece, where a word 
 _UNSAID_CLOCK_NOTE = (
     "elapsed_ms is left out: the log does not say its clock; give --elapsed-clock live (sent at "
     "real time) or true (at full speed)"
-)
-_UTTERANCE_NOTE = (
-    "LAAL* takes a whole recording for one utterance: the log does not say where utterances end"
 )
 _SILENCE_NOTE = "a recording that was not translated to its end leaves no line, and is not counted"
 

@@ -99,9 +99,10 @@ def test_quality_has_signatures(run, tmp_path):
 
 
 def test_references_can_be_given(run, tmp_path):
-    """A log of simulstream has none; without them the report says what stands in."""
+    """A log of simulstream has none, nor utterances; the report says what stands in."""
     log = write(tmp_path / "run.jsonl", *simulstream(segment(1.0, 0.1, ["ein", "Haus"])))
     assert "1 of 1 instances have no reference" in run(log)
+    assert "LAAL* takes an instance for one utterance" in run(log)
     references = tmp_path / "references.txt"
     references.write_text("ein altes Haus am See\n", encoding="utf8")
     text = run(log, "--references", references)
