@@ -46,6 +46,8 @@ def read_segmentation(path: Path, references: Sequence[str]) -> tuple[ReferenceS
 
     try:
         entries = yaml.safe_load(path.read_text(encoding="utf8"))
+    except OSError as error:
+        raise LogError(str(path), f"cannot be read: {error.strerror}") from error
     except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise LogError(str(path), f"is no YAML: {error}") from error
     if not isinstance(entries, list) or not entries:

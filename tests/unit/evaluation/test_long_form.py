@@ -94,6 +94,13 @@ def test_a_bad_segmentation_is_told(tmp_path, text, count, message):
         read_segmentation(path, ["x"] * count)
 
 
+def test_a_segmentation_that_is_not_there_is_told(tmp_path):
+    """As any other input."""
+    pytest.importorskip("yaml")
+    with pytest.raises(LogError, match=r"nowhere\.yaml: cannot be read"):
+        read_segmentation(tmp_path / "nowhere.yaml", ["x"])
+
+
 def test_sentences_of_a_recording_stand_together(tmp_path):
     """They are numbered within it."""
     pytest.importorskip("yaml")
