@@ -70,6 +70,16 @@ def test_convert_keeps_the_model(checkpoint: Path, tmp_path: Path, precision: st
         assert torch.equal(states, original.network.encoder.encode(features).states)
 
 
+@pytest.mark.parametrize(("flag", "tag"), [("--from", "english"), ("--to", "de de")])
+def test_what_is_no_language_tag_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str, tag: str
+) -> None:
+    """The model would be served with it, and no client could ask for it."""
+    with pytest.raises(SystemExit):
+        model("convert", tmp_path / "from.pt", tmp_path / "to", flag, tag)
+    assert f"{flag}: {tag!r} is not allowed; allowed: a BCP-47 tag" in capsys.readouterr().err
+
+
 def test_convert_keeps_the_lexicon(tmp_path: Path) -> None:
     write_tiny_checkpoint(tmp_path / "without", translating=True)
     save_with_lexicon(tmp_path / "given", tmp_path / "without", write_table(TABLE))

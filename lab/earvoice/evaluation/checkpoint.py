@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,14 @@ def _shown(value: object) -> str:
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
+def _read_tag(text: str) -> str:
+    if re.fullmatch("[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*", text) is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not allowed; allowed: a BCP-47 tag, such as de or pt-BR"
+        )
+    return text
+
+
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     subparsers = parser.add_subparsers(metavar="WHAT", required=True)
     info = subparsers.add_parser("info", help="show what a checkpoint is and what it needs")
@@ -146,12 +155,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         subparser.add_argument(
             "--from",
             dest="source_language",
+            type=_read_tag,
             default="und",
             help="source language that a .pt file lacks, BCP-47",
         )
         subparser.add_argument(
             "--to",
             dest="target_language",
+            type=_read_tag,
             default="und",
             help="target language that a .pt file lacks, BCP-47",
         )
