@@ -17,7 +17,7 @@ import uvicorn
 from earvoice.gateway.app import build_app
 from earvoice.gateway.door import Door
 from earvoice.gateway.settings import GatewaySettings
-from earvoice.runtime.bootstrap import run_service
+from earvoice.runtime.bootstrap import cannot_listen, run_service
 from earvoice.runtime.files import atomic_write
 from earvoice.runtime.settings import address_of
 from earvoice.runtime.tls import ServerTls
@@ -116,12 +116,7 @@ def _listen(settings: GatewaySettings) -> socket.socket:
             (settings.host, settings.port), family=family, backlog=_BACKLOG
         )
     except OSError as error:
-        wrong = "port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "host"
-        address = address_of(settings.host, settings.port)
-        reason = str(error.strerror).partition(" (")[0]  # what follows repeats the address
-        raise OSError(
-            f"{settings.variable(wrong)}: cannot listen on {address}: {reason}"
-        ) from error
+        raise cannot_listen(settings, "port", error) from error
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; its connections inherit it
         # A caller whose machine acknowledges nothing counts as gone.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _GONE_MS)

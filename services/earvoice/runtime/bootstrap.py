@@ -99,5 +99,6 @@ def cannot_listen(settings: ProcessSettings, port_field: str, error: Exception) 
     number = getattr(error, "errno", errno.EADDRINUSE)
     wrong = port_field if number in (errno.EADDRINUSE, errno.EACCES) else "host"
     address = address_of(settings.host, getattr(settings, port_field))
-    reason = getattr(error, "strerror", None) or error
+    reason = str(getattr(error, "strerror", None) or error)
+    reason = reason.partition(" (")[0]  # what Python may add there repeats the address
     return OSError(f"{settings.variable(wrong)}: cannot listen on {address}: {reason}")
