@@ -67,7 +67,7 @@ class Gatekeeper:
             return
         if origin is not None and read_address(origin).netloc != host:
             raise PermissionDeniedError(f"pages of {origin} may not come in (ALLOWED_ORIGINS)")
-        name = read_address(f"//{host}").hostname
+        name = read_address(f"//{host or ''}").hostname
         if self._is_local and name and not is_loopback(name) and name not in self._allowed_names:
             raise PermissionDeniedError(
                 f"requests to {name} may not come in: HOST is this machine alone (ALLOWED_ORIGINS)"
