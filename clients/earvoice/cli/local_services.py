@@ -158,12 +158,14 @@ class LocalServices:
             self._check_settings(service)
         if self._choices.gateway:
             _check_gateway_tls()
-        taken: dict[str, str] = {}
+        taken: dict[tuple[str, int], str] = {}
         for service, port in self._choices.ports.items():
             if service != GATEWAY or self._choices.gateway:
-                number = self._check_free(service, port)
-                if number and (other := taken.setdefault(number, service)) != service:
-                    raise CommandError(f"port {number} is given to the {other} and the {service}")
+                address = self._check_free(service, port)
+                if address and (other := taken.setdefault(address, service)) != service:
+                    raise CommandError(
+                        f"port {address[1]} is given to the {other} and the {service}"
+                    )
         settings = self._choices.backend_settings
         await gather(self._start(backend, settings) for backend in ("encoder", "decoder"))
         targets = {
@@ -185,11 +187,11 @@ class LocalServices:
         except SettingsError as error:
             raise CommandError(str(error)) from error
 
-    def _check_free(self, service: str, port: int | None) -> str:
-        """Return the port as it is written; empty for a free one."""
+    def _check_free(self, service: str, port: int | None) -> tuple[str, int] | None:
+        """Return host and port; None for a free port."""
         number = _port_of(service) if port is None else str(port)
         if not number.isdecimal() or not int(number):
-            return ""  # a free one, or what the service refuses
+            return None  # a free one, or what the service refuses
         given = self._choices.policy_settings if service == "policy" else {}
         host = given.get("HOST") or os.environ.get(f"{variable_prefix_of(service)}HOST", LOOPBACK)
         address = _reachable_host(host), int(number)
@@ -199,7 +201,7 @@ class LocalServices:
                 "another, or 0 for any",
                 ExitCode.SERVICES,
             )
-        return number
+        return address
 
     async def watch(self) -> None:
         """Never return; raise whatever ends the supervision unexpectedly."""

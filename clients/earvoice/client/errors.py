@@ -229,7 +229,7 @@ def _read_message(details: str | None) -> tuple[str, bool]:
         return f"no server answers at {address}: {cause}", False
     message = (
         f"the certificate of {address} is not accepted ({refused['fault'] or refused[0]}); "
-        "allowed: a valid one of a trusted authority (--ca-file)"
+        "allowed: a valid one of a trusted authority, for the name that is called"
     )
     return message, True
 

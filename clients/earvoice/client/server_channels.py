@@ -224,7 +224,8 @@ class ServerChannels:
                 candidate = await self._open_after(target)
                 target = candidate.target
                 try:
-                    if await candidate.is_serving() and self._current is leaving:
+                    is_serving = await candidate.is_serving()
+                    if is_serving and self._current is leaving and not self.is_closed:
                         self._replace(candidate)
                 finally:
                     # The search may also be cancelled.

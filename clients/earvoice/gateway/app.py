@@ -190,13 +190,13 @@ def _answer_nobody(_: Request, error: Exception) -> Response:
 def _answer_http_failure(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - see build_app
     status, detail, headers = error.status_code, error.detail, error.headers
-    # The page's files, at the end of the routes, are looked for at every path.
-    for route in request.app.routes if status == _NOT_FOUND else ():
+    # The page's files, at the end of the routes, are looked for at every path, and only got.
+    for route in request.app.routes if status in (_NOT_FOUND, _NOT_ALLOWED) else ():
         if isinstance(route, Route | WebSocketRoute) and route.path_regex.match(request.url.path):
             if isinstance(route, Route):
                 status, detail = _NOT_ALLOWED, "Method Not Allowed"
                 headers = {"Allow": ", ".join(sorted(route.methods or ()))}
             else:
-                detail = "a WebSocket is opened here"
+                status, detail, headers = _NOT_FOUND, "a WebSocket is opened here", None
     message = f"{request.method} {request.url.path}: {detail}"
     return JSONResponse({"error": {"message": message}}, status_code=status, headers=headers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
@@ -146,6 +146,17 @@ async def unless_gone(request: Request, work: Awaitable[_Result]) -> _Result:
         await asyncio.wait({working, leaving})
 
 
+async def compute(function: Callable[..., _Result], *arguments: object) -> _Result:
+    """Run a function in a thread; if cancelled, wait for its end, since what it uses is in use."""
+    running = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait({running})
+        running.exception()  # nobody is left to be told
+        raise
+
+
 @asynccontextmanager
 async def telling_failures(
     connection: Connection,
@@ -193,9 +204,11 @@ def is_final(error: BaseException) -> bool:
     It has closed its connection properly, as a page does when it is closed, or is told to give up.
     """
     first = _first_of(error)
+    if isinstance(first, WebSocketDisconnect):
+        return first.code in _CLOSED_BY_CALLER
     if isinstance(first, EarvoiceError | TranslationError):
         return not may_pass(first)
-    return isinstance(first, WebSocketDisconnect) and first.code in _CLOSED_BY_CALLER
+    return isinstance(first, Exception)  # a fault of ours
 
 
 def _first_of(error: BaseException) -> BaseException:

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from earvoice.client.captions import SubtitleForm, subtitle_file
 from earvoice.gateway import hls
 from earvoice.gateway.access import read_address, shown_token
-from earvoice.gateway.connection import body_of, unless_gone, wait_until_gone
+from earvoice.gateway.connection import body_of, compute, unless_gone, wait_until_gone
 from earvoice.gateway.door import Door
 from earvoice.gateway.messages import read_captions
 from earvoice.gateway.published import PublishedStream
@@ -81,6 +81,10 @@ def languages_of(connection: HTTPConnection, stream: PublishedStream) -> frozens
 def _subtitle_routes(door: Door, form: SubtitleForm, computing: asyncio.Lock) -> list[Route]:
     media_type = _SUBTITLE_TYPES[form]
 
+    async def subtitles_of(body: bytes) -> str:
+        async with computing:
+            return await compute(lambda: subtitle_file(read_captions(body), form))
+
     async def read_subtitles(request: Request) -> Response:
         door.gatekeeper.check_origin(request)
         stream = find_stream(door, request)
@@ -92,11 +96,7 @@ def _subtitle_routes(door: Door, form: SubtitleForm, computing: asyncio.Lock) ->
         door.gatekeeper.admit(shown_token(request))
         with door.counted():
             body = await _read_body(request, door.settings.idle_timeout_ms)
-            await unless_gone(request, computing.acquire())
-            try:
-                text = await asyncio.to_thread(lambda: subtitle_file(read_captions(body), form))
-            finally:
-                computing.release()
+            text = await unless_gone(request, subtitles_of(body))
         return Response(text, media_type=media_type)
 
     return [

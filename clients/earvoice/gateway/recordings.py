@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from earvoice.client import AudioFormat, AudioSourceError, TranslationUpdate
 from earvoice.client.ffmpeg import STDIN_PATH, FfmpegAudio, probe_file
 from earvoice.gateway.access import shown_token
-from earvoice.gateway.connection import body_of, unless_gone, wait_until_gone
+from earvoice.gateway.connection import body_of, compute, unless_gone, wait_until_gone
 from earvoice.gateway.door import RETRY_MS, Door
 from earvoice.gateway.settings import GatewaySettings
 from earvoice.gateway.speaker import Speaker
@@ -113,7 +113,7 @@ async def _receive(request: Request, recording: IO[bytes], settings: GatewaySett
 async def _decode(recording: IO[bytes], sound: IO[bytes]) -> None:
     try:
         recording.seek(0)
-        await asyncio.to_thread(probe_file, STDIN_PATH, _FROM_FILE, recording)
+        await compute(probe_file, STDIN_PATH, _FROM_FILE, recording)
         recording.seek(0)
         source = FfmpegAudio(f"file:{STDIN_PATH}", DECODED, "the recording", _FROM_FILE, recording)
         async with aclosing(source.chunks(_CHUNK_MS)) as chunks:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from earvoice.models.wrapped.directory import (
     require_transformers,
     weight_size,
 )
+from earvoice.policy.wire.config import LANGUAGE_TAG
 from earvoice.runtime.machine import available_memory_bytes
 
 
@@ -128,7 +128,7 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def _read_tag(text: str) -> str:
-    if re.fullmatch("[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*", text) is None:
+    if LANGUAGE_TAG.fullmatch(text) is None:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not allowed; allowed: a BCP-47 tag, such as de or pt-BR"
         )

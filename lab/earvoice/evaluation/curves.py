@@ -487,20 +487,23 @@ def _sweep(options: argparse.Namespace, settings: Sequence[ReplaySetting]) -> in
     sources = read_source_set(options)
     check_session_options(options)
 
-    async def run(_: Interruption) -> list[Sequence[TranslationError]]:
+    finished: list[tuple[Path, Sequence[TranslationError]]] = []
+
+    async def run(_: Interruption) -> None:
         async with choose_server(options) as address, open_client(address, options) as client:
             base = await choose_session(client, options)
-            return [
-                await translate_set(
-                    client, sources, setting.applied_to(base), options.output / setting.name
-                )
-                for setting in settings
-            ]
+            for setting in settings:
+                folder, choices = options.output / setting.name, setting.applied_to(base)
+                finished.append((folder, await translate_set(client, sources, choices, folder)))
 
     status: int = ExitCode.DONE
-    for setting, failures in zip(settings, run_async(run), strict=True):
-        report = score_run(options.output / setting.name, sources, failures)
-        status = tell_failures(report, failures, sources) or status
+    try:
+        run_async(run)
+    finally:
+        # Also where a later setting was refused.
+        for folder, failures in finished:
+            report = score_run(folder, sources, failures)
+            status = tell_failures(report, failures, sources) or status
     return status
 
 

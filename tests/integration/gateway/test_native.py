@@ -590,8 +590,13 @@ async def test_an_address_that_is_none_is_not_found():
             async with speak(address, "/v1/nothing"):
                 pass
         async with httpx.AsyncClient(base_url=f"http://{address}") as http:
-            answer = await http.get("/v1/translate")
-            assert (answer.status_code, "a WebSocket is opened here" in answer.text) == (404, True)
-            for answer in (await http.get("/v1/captions.vtt"), await http.post("/healthz")):
-                assert answer.status_code == 405
-                assert answer.headers["allow"] in ("POST", "GET, HEAD")
+            for answer in (await http.get("/v1/translate"), await http.post("/v1/translate")):
+                assert answer.status_code == 404
+                assert "a WebSocket is opened here" in answer.text
+            for answer, allowed in (
+                (await http.get("/v1/captions.vtt"), "POST"),
+                (await http.put("/v1/audio"), "POST"),
+                (await http.post("/healthz"), "GET, HEAD"),
+                (await http.post("/index.html"), "GET, HEAD"),
+            ):
+                assert (answer.status_code, answer.headers["allow"]) == (405, allowed)

@@ -25,6 +25,7 @@ from earvoice.client import (
 from earvoice.client.captions import CaptionMarks
 from earvoice.gateway import readers
 from earvoice.gateway.access import issue_token
+from earvoice.gateway.connection import compute
 from earvoice.gateway.messages import describe_event, read_captions
 from earvoice.gateway.published import (
     LOST_S,
@@ -653,6 +654,20 @@ async def test_who_has_left_keeps_nobody_waiting_for_captions(monkeypatch):
             assert not first.done()
             can_end.set()
             assert (await first).text == "WEBVTT"
+
+
+async def test_what_a_thread_uses_is_in_use_until_it_ends():
+    """Though nobody waits for it any more."""
+    has_begun, can_end = threading.Event(), threading.Event()
+    computing = asyncio.create_task(compute(lambda: has_begun.set() or can_end.wait()))
+    await until(has_begun.is_set)
+    computing.cancel()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not computing.done()
+    can_end.set()
+    await asyncio.wait({computing})
+    assert computing.cancelled()
 
 
 async def until(is_so):

@@ -290,8 +290,10 @@ def _trouble_of(error: grpc.aio.AioRpcError) -> str:
     code, details = error.code(), error.details() or ""
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return _OTHER_SERVICE
-    if code not in _PASSING:
+    if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
         return "refuses this server"
+    if code not in _PASSING:
+        return "answers with an error"
     # Where nobody listens, a process may be starting.
     if details.startswith(_UNCONNECTED) and "Connection refused" not in details:
         return "cannot be reached"

@@ -52,8 +52,8 @@ COMMIT_UNITS: Mapping[Any, CommitUnit] = {
 }
 COMMIT_UNIT_NUMBERS = {unit: number for number, unit in COMMIT_UNITS.items()}
 
-_LANGUAGE_TAG = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*")
-"""The shape of a BCP-47 tag."""
+LANGUAGE_TAG = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*")
+"""The shape of a BCP-47 tag that begins with a language of ISO 639."""
 Choice = TypeVar("Choice")
 Number = TypeVar("Number", int, float)
 
@@ -200,7 +200,7 @@ def check_language(field: str, code: str, allowed: list[str]) -> str:
     if not code and len(allowed) == 1:
         return allowed[0]
     for tag in allowed:
-        is_kind_of = code.lower().split("-")[0] == tag.lower() and _LANGUAGE_TAG.fullmatch(code)
+        is_kind_of = code.lower().split("-")[0] == tag.lower() and LANGUAGE_TAG.fullmatch(code)
         if code.lower() == tag.lower() or is_kind_of:
             return tag
     raise LanguageNotSupportedError(field, code, ", ".join(allowed))
