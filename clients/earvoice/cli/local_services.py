@@ -19,6 +19,7 @@ from typing import Any
 from earvoice.cli.command import CommandError, ExitCode, gather, number_from, require_extra
 from earvoice.cli.log_relay import ServiceLogs
 from earvoice.cli.supervisor import ChildPlan, SupervisedChild, sweeping
+from earvoice.runtime.tls import reachable_host
 
 START_TIMEOUT_S = 120.0
 UNMEASURED_SESSION_LIMIT = 16
@@ -194,7 +195,7 @@ class LocalServices:
             return None  # a free one, or what the service refuses
         given = self._choices.policy_settings if service == "policy" else {}
         host = given.get("HOST") or os.environ.get(f"{variable_prefix_of(service)}HOST", LOOPBACK)
-        address = _reachable_host(host), int(number)
+        address = reachable_host(host), int(number)
         with suppress(OSError), socket.create_connection(address, PROBE_S):
             raise CommandError(
                 f"port {number} of the {service} is taken: something listens there already; give "
@@ -256,11 +257,7 @@ def _reachable(address: str) -> str:
     So secrets may be shown to it: they do not leave the machine.
     """
     host, _, port = address.rpartition(":")
-    return f"{_reachable_host(host)}:{port}"
-
-
-def _reachable_host(host: str) -> str:
-    return {"0.0.0.0": LOOPBACK, "[::]": "[::1]", "::": "::1"}.get(host, host)  # noqa: S104 - compared
+    return f"{reachable_host(host)}:{port}"
 
 
 @asynccontextmanager

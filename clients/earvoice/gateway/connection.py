@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
@@ -144,17 +144,6 @@ async def unless_gone(request: Request, work: Awaitable[_Result]) -> _Result:
         working.cancel()
         leaving.cancel()
         await asyncio.wait({working, leaving})
-
-
-async def compute(function: Callable[..., _Result], *arguments: object) -> _Result:
-    """Run a function in a thread; if cancelled, wait for its end, since what it uses is in use."""
-    running = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait({running})
-        running.exception()  # nobody is left to be told
-        raise
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -105,9 +105,8 @@ class Door:
     async def check_server(self, timeout_s: float) -> None:
         """Ask the policy service for a sign of life; what is wrong with it is logged once."""
         try:
-            await self.client.list_models(timeout_s)
-        except AccessDeniedError:
-            pass  # one that asks for a token is up
+            with suppress(AccessDeniedError):  # one that asks for a token is up
+                await self.client.list_models(timeout_s)
         except TranslationError as error:
             if error.message != self._trouble:
                 self._trouble = error.message

@@ -11,13 +11,14 @@ import sys
 
 from earvoice.gateway.settings import GatewaySettings
 from earvoice.runtime.settings import load_settings
+from earvoice.runtime.tls import reachable_host
 
 _TIMEOUT_S = 4.0
 
 
 def main() -> int:
     settings = load_settings(GatewaySettings)
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - compared
+    host = reachable_host(settings.host)
     connection = http.client.HTTPConnection(host, settings.port, timeout=_TIMEOUT_S)
     if settings.tls_certificate_file is not None:
         # It is asked by its address, which its certificate need not name.

@@ -15,10 +15,11 @@ from starlette.types import Receive, Scope, Send
 from earvoice.client.captions import SubtitleForm, subtitle_file
 from earvoice.gateway import hls
 from earvoice.gateway.access import read_address, shown_token
-from earvoice.gateway.connection import body_of, compute, unless_gone, wait_until_gone
+from earvoice.gateway.connection import body_of, unless_gone, wait_until_gone
 from earvoice.gateway.door import Door
 from earvoice.gateway.messages import read_captions
 from earvoice.gateway.published import PublishedStream
+from earvoice.runtime.engine import to_its_end
 from earvoice.runtime.errors import InvalidFieldError, SlowReaderError
 
 SECURITY_HEADERS = {
@@ -83,7 +84,9 @@ def _subtitle_routes(door: Door, form: SubtitleForm, computing: asyncio.Lock) ->
 
     async def subtitles_of(body: bytes) -> str:
         async with computing:
-            return await compute(lambda: subtitle_file(read_captions(body), form))
+            return await to_its_end(
+                asyncio.to_thread(lambda: subtitle_file(read_captions(body), form))
+            )
 
     async def read_subtitles(request: Request) -> Response:
         door.gatekeeper.check_origin(request)

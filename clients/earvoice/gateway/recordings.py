@@ -18,10 +18,11 @@ from starlette.types import Receive, Scope, Send
 from earvoice.client import AudioFormat, AudioSourceError, TranslationUpdate
 from earvoice.client.ffmpeg import STDIN_PATH, FfmpegAudio, probe_file
 from earvoice.gateway.access import shown_token
-from earvoice.gateway.connection import body_of, compute, unless_gone, wait_until_gone
+from earvoice.gateway.connection import body_of, unless_gone, wait_until_gone
 from earvoice.gateway.door import RETRY_MS, Door
 from earvoice.gateway.settings import GatewaySettings
 from earvoice.gateway.speaker import Speaker
+from earvoice.runtime.engine import to_its_end
 from earvoice.runtime.errors import (
     InvalidAudioError,
     NotReadyError,
@@ -50,7 +51,7 @@ _FROM_PIPE = ("-protocol_whitelist", "pipe", *_CONTAINERS)
 def recording_route(door: Door) -> Route:
     """Answer an uploaded recording with its sound: raw 16-bit PCM, 16 kHz, one channel."""
     free = asyncio.Semaphore(_DECODERS)
-    places = _Places()
+    places = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def decode(recording: IO[bytes], sound: IO[bytes]) -> None:
         async with free:
@@ -61,7 +62,13 @@ def recording_route(door: Door) -> Route:
         admission = door.gatekeeper.admit(shown_token(request), "speak")
         with ExitStack() as held:
             held.enter_context(door.counted())
-            held.enter_context(places)
+            if places.locked():
+                raise SessionLimitError(
+                    f"{MOST_AT_ONCE} recordings are being read, all that are allowed at once",
+                    retry_after_ms=RETRY_MS,
+                )
+            await places.acquire()
+            held.callback(places.release)
             # A caller that may not translate may not decode either.
             await door.client.with_token(admission.server_token).list_models()
             try:
@@ -82,24 +89,6 @@ def recording_route(door: Door) -> Route:
     return Route("/v1/audio", answer, methods=["POST"])
 
 
-class _Places:
-    """Counts the recordings that are being read, so that their files have room."""
-
-    def __init__(self) -> None:
-        self._taken = 0
-
-    def __enter__(self) -> None:
-        if self._taken >= MOST_AT_ONCE:
-            raise SessionLimitError(
-                f"{self._taken} recordings are being read, all that are allowed at once",
-                retry_after_ms=RETRY_MS,
-            )
-        self._taken += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._taken -= 1
-
-
 async def _receive(request: Request, recording: IO[bytes], settings: GatewaySettings) -> None:
     async for block in body_of(request, settings.idle_timeout_ms):
         recording.write(block)
@@ -113,7 +102,7 @@ async def _receive(request: Request, recording: IO[bytes], settings: GatewaySett
 async def _decode(recording: IO[bytes], sound: IO[bytes]) -> None:
     try:
         recording.seek(0)
-        await compute(probe_file, STDIN_PATH, _FROM_FILE, recording)
+        await to_its_end(asyncio.to_thread(probe_file, STDIN_PATH, _FROM_FILE, recording))
         recording.seek(0)
         source = FfmpegAudio(f"file:{STDIN_PATH}", DECODED, "the recording", _FROM_FILE, recording)
         async with aclosing(source.chunks(_CHUNK_MS)) as chunks:

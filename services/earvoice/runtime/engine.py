@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -82,6 +82,17 @@ async def returning_memory(load: EngineLoad) -> AsyncIterator[None]:
         yield
     finally:
         watching.cancel()
+
+
+async def to_its_end(work: Awaitable[Value]) -> Value:
+    """Wait for work, such as a thread's; if cancelled, until it ends: it may be using something."""
+    working = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait({working})
+        working.exception()  # nobody is left to be told
+        raise
 
 
 class EngineThread:

@@ -11,6 +11,7 @@ from pathlib import Path
 import jwt
 
 from earvoice.runtime.authentication import Authenticator
+from earvoice.runtime.engine import to_its_end
 from earvoice.runtime.errors import NotReadyError, PermissionDeniedError
 from earvoice.runtime.files import watched_file
 
@@ -92,14 +93,8 @@ class KeyUrl:
                 return known
             if self._clock_s() < self._retry_at_s:
                 raise _no_keys()
-            fetching = asyncio.create_task(self._fetch(key_id))
-            try:
-                return await asyncio.shield(fetching)
-            except asyncio.CancelledError:
-                # The thread goes on: else callers that come and go would leave one each.
-                await asyncio.wait({fetching})
-                fetching.exception()  # nobody is left to be told
-                raise
+            # The thread goes on: else callers that come and go would leave one each.
+            return await to_its_end(self._fetch(key_id))
 
     async def _fetch(self, key_id: str) -> jwt.PyJWK | None:
         try:

@@ -82,6 +82,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def reachable_host(host: str) -> str:
+    """Return where programs of this machine reach what listens on a host, perhaps on every one."""
+    return {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "::": "::1"}.get(host, host)  # noqa: S104 - compared
+
+
 def is_local_target(target: str) -> bool:
     """Return whether a gRPC target, such as ``dns:///host:port``, leads to this machine only."""
     if target.startswith(("unix:", "unix-abstract:")):

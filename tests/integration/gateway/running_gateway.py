@@ -64,6 +64,12 @@ async def receive_all(websocket):
     return messages
 
 
+async def until(is_so):
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_so():
+            await asyncio.sleep(0.01)
+
+
 def of_kind(messages, kind):
     return [message for message in messages if message["type"] == kind]
 

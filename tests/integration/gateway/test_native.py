@@ -30,6 +30,7 @@ from tests.integration.gateway.running_gateway import (
     speak,
     start,
     text_of,
+    until,
 )
 
 CHUNK = b"\0\0" * 800
@@ -531,13 +532,6 @@ async def unread(address, path, message):
         connection.transport.abort()
 
 
-async def gone(count):
-    """Wait until nobody is left."""
-    async with asyncio.timeout(PATIENCE_S):
-        while count():
-            await asyncio.sleep(0.01)
-
-
 async def test_a_speaker_that_never_reads_is_sent_away_alone():
     """The other one is told everything."""
     service = Talkative()
@@ -549,7 +543,7 @@ async def test_a_speaker_that_never_reads_is_sent_away_alone():
                 await good.send(start())
                 await good.send(json.dumps({"type": "end"}))
                 messages = await receive_all(good)
-            await gone(lambda: door.socket_count)
+            await until(lambda: not door.socket_count)
     assert messages[-1]["type"] == "summary"
     assert len(of_kind(messages, "tentative")) == Talkative.MESSAGES
 
@@ -577,7 +571,7 @@ async def test_a_reader_that_never_reads_is_sent_away_alone(path):
                     await asyncio.sleep(0.01)
             await speaker.send(json.dumps({"type": "end"}))
             spoken, read = await asyncio.gather(receive_all(speaker), receive_all(reader))
-            await gone(lambda: door.socket_count)
+            await until(lambda: not door.socket_count)
     assert spoken[-1]["type"] == "summary"
     for messages in (spoken, read):
         assert len(of_kind(messages, "tentative")) == Talkative.MESSAGES

@@ -25,7 +25,6 @@ from earvoice.client import (
 from earvoice.client.captions import CaptionMarks
 from earvoice.gateway import readers
 from earvoice.gateway.access import issue_token
-from earvoice.gateway.connection import compute
 from earvoice.gateway.messages import describe_event, read_captions
 from earvoice.gateway.published import (
     LOST_S,
@@ -34,6 +33,7 @@ from earvoice.gateway.published import (
     PublishedStream,
     StreamDirectory,
 )
+from earvoice.runtime.engine import to_its_end
 from earvoice.runtime.errors import (
     InvalidFieldError,
     LanguageNotSupportedError,
@@ -50,6 +50,7 @@ from tests.integration.gateway.running_gateway import (
     speak,
     start,
     text_of,
+    until,
 )
 
 CHUNK = b"\0\0" * 800
@@ -659,7 +660,8 @@ async def test_who_has_left_keeps_nobody_waiting_for_captions(monkeypatch):
 async def test_what_a_thread_uses_is_in_use_until_it_ends():
     """Though nobody waits for it any more."""
     has_begun, can_end = threading.Event(), threading.Event()
-    computing = asyncio.create_task(compute(lambda: has_begun.set() or can_end.wait()))
+    work = asyncio.to_thread(lambda: has_begun.set() or can_end.wait())
+    computing = asyncio.create_task(to_its_end(work))
     await until(has_begun.is_set)
     computing.cancel()
     for _ in range(10):
@@ -668,9 +670,3 @@ async def test_what_a_thread_uses_is_in_use_until_it_ends():
     can_end.set()
     await asyncio.wait({computing})
     assert computing.cancelled()
-
-
-async def until(is_so):
-    async with asyncio.timeout(PATIENCE_S):
-        while not is_so():
-            await asyncio.sleep(0.01)

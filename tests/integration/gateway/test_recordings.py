@@ -27,6 +27,7 @@ from tests.integration.gateway.running_gateway import (
     speak,
     start,
     text_of,
+    until,
 )
 
 TONE_HZ, SECONDS = 500, 2
@@ -168,12 +169,9 @@ async def test_who_has_left_keeps_no_decoder(monkeypatch):
             _, writer = await asyncio.open_connection(*address.split(":"))
             head = f"POST /v1/audio HTTP/1.1\r\nHost: {address}\r\nContent-Length: 4\r\n\r\n"
             writer.write(f"{head}RIFF".encode())
-            async with asyncio.timeout(PATIENCE_S):
-                while began < count:
-                    await asyncio.sleep(0.01)
-                writer.transport.abort()
-                while door.socket_count:
-                    await asyncio.sleep(0.01)
+            await until(lambda: began >= count)  # noqa: B023 - called in this round
+            writer.transport.abort()
+            await until(lambda: not door.socket_count)
 
 
 async def test_a_full_disk_is_told_as_what_passes(monkeypatch, caplog):
@@ -204,9 +202,7 @@ async def test_as_many_recordings_are_read_as_have_room(monkeypatch):
         _, writer = await asyncio.open_connection(*address.split(":"))
         head = f"POST /v1/audio HTTP/1.1\r\nHost: {address}\r\nContent-Length: 99999\r\n\r\n"
         writer.write(head.encode())
-        async with asyncio.timeout(PATIENCE_S):
-            while not door.socket_count:
-                await asyncio.sleep(0.01)
+        await until(lambda: door.socket_count)
         async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
             answer = await http.post(f"http://{address}/v1/audio", content=b"RIFF")
         writer.close()

@@ -135,11 +135,10 @@ class Backends:
             decoder.cancel()
 
     def _what_is_missing(self) -> str:
-        counts = self.ready_counts()
         missing = [
             replicas
             for replicas in (self._encoders, self._decoders)
-            if not counts[replicas.kind.name]
+            if not any(replica.is_ready for replica in replicas.all)
         ]
         if not missing:
             return "the encoder and the decoder serve different models"
