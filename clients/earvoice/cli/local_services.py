@@ -14,17 +14,20 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from earvoice.cli.command import CommandError, ExitCode, gather, number_from, require_extra
 from earvoice.cli.log_relay import ServiceLogs
 from earvoice.cli.supervisor import ChildPlan, SupervisedChild, sweeping
 from earvoice.runtime.tls import reachable_host
 
+if TYPE_CHECKING:
+    from earvoice.runtime.settings import ProcessSettings
+
 START_TIMEOUT_S = 120.0
 UNMEASURED_SESSION_LIMIT = 16
 PROBE_S = 1.0
-LOOPBACK = "127.0.0.1"
 SERVICES = ("encoder", "decoder", "policy")
 GATEWAY = "gateway"
 # Added to the grace that a service gives its sessions, before it is killed.
@@ -55,8 +58,8 @@ def plan_service(
     *,
     port: int | None,
     start_timeout_s: float,
-    settings: Mapping[str, str] | None = None,
-    defaults: Mapping[str, str] | None = None,
+    settings: Mapping[str, str] = MappingProxyType({}),
+    defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> ChildPlan:
     """Return how to run a service here.
 
@@ -67,12 +70,12 @@ def plan_service(
         defaults: the same, but the environment overrides them.
     """
     prefix = variable_prefix_of(service)
-    environment = {f"{prefix}{name}": value for name, value in (defaults or {}).items()}
+    environment = {f"{prefix}{name}": value for name, value in defaults.items()}
     environment |= os.environ
     # Two busy thread pools on a small machine run many times slower than one.
     environment.setdefault("OMP_NUM_THREADS", "1")
     environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    environment.update({f"{prefix}{name}": value for name, value in (settings or {}).items()})
+    environment.update({f"{prefix}{name}": value for name, value in settings.items()})
     return ChildPlan(
         name=service,
         # -P: a file in the current folder must not hide a module.
@@ -82,20 +85,25 @@ def plan_service(
         address_file=folder / f"{service}.address",
         port=port,
         start_timeout_s=start_timeout_s,
-        stop_timeout_s=_drain_grace_s(environment, prefix) + _STOP_MARGIN_S,
+        stop_timeout_s=read_settings(service, settings).drain_grace_ms / 1000 + _STOP_MARGIN_S,
     )
 
 
-def _drain_grace_s(environment: Mapping[str, str], prefix: str) -> float:
-    # A command that uses a given server does not need the services' libraries.
-    from earvoice.runtime.settings import ServiceSettings  # noqa: PLC0415
+def read_settings(service: str, given: Mapping[str, str]) -> ProcessSettings:
+    """Read a service's settings from the environment and those `given`, which override it.
 
-    name = f"{prefix}DRAIN_GRACE_MS"
-    default = ServiceSettings.model_fields["drain_grace_ms"].default
-    value = environment.get(name, str(default))
-    if not value.isdecimal():
-        raise CommandError(f"{name} = {value!r} is not allowed; allowed: milliseconds, 0 or more")
-    return int(value) / 1000
+    Raises:
+        CommandError: one of them is not allowed.
+    """
+    # A command that uses a given server does not need the services' libraries.
+    from earvoice.runtime.settings import SettingsError, load_settings  # noqa: PLC0415
+
+    module = importlib.import_module(f"{module_of(service)}.settings")
+    settings_class: type[ProcessSettings] = getattr(module, f"{service.capitalize()}Settings")
+    try:
+        return load_settings(settings_class, **{name.lower(): given[name] for name in given})
+    except SettingsError as error:
+        raise CommandError(str(error)) from error
 
 
 @dataclass(frozen=True)
@@ -131,10 +139,13 @@ class ServiceChoices:
             return {}
         return {"SESSION_LIMIT": str(UNMEASURED_SESSION_LIMIT)}
 
-    def trace_settings(self, service: str) -> Mapping[str, str]:
-        if self.trace_folder is None or service == GATEWAY:
+    def settings_of(self, service: str) -> Mapping[str, str]:
+        if service == GATEWAY:
             return {}
-        return {"TRACE_FILE": str(self.trace_folder / f"{service}.jsonl")}
+        given = self.policy_settings if service == "policy" else self.backend_settings
+        if self.trace_folder is None:
+            return given
+        return {**given, "TRACE_FILE": str(self.trace_folder / f"{service}.jsonl")}
 
 
 class LocalServices:
@@ -153,56 +164,48 @@ class LocalServices:
         self.addresses: dict[str, str] = {}
 
     async def start(self) -> None:
-        # The engines take half a minute to start; what would fail after them is told before.
-        callers = ["policy", *([GATEWAY] if self._choices.gateway else [])]
-        for service in callers:
-            self._check_settings(service)
-        if self._choices.gateway:
-            _check_gateway_tls()
-        taken: dict[tuple[str, int], str] = {}
-        for service, port in self._choices.ports.items():
-            if service != GATEWAY or self._choices.gateway:
-                address = self._check_free(service, port)
-                if address and (other := taken.setdefault(address, service)) != service:
-                    raise CommandError(
-                        f"port {address[1]} is given to the {other} and the {service}"
-                    )
-        settings = self._choices.backend_settings
-        await gather(self._start(backend, settings) for backend in ("encoder", "decoder"))
+        # The engines take half a minute to start: what would fail after them is told before.
+        self._check_settings()
+        await gather(self._start(backend) for backend in ("encoder", "decoder"))
         targets = {
             "ENCODER_TARGET": self.addresses["encoder"],
             "DECODER_TARGET": self.addresses["decoder"],
         }
-        await self._start("policy", {**self._choices.policy_settings, **targets})
+        await self._start("policy", targets)
         if self._choices.gateway:
             await self._start(GATEWAY, {"SERVER": self.addresses["policy"]})
 
-    def _check_settings(self, service: str) -> None:
-        from earvoice.runtime.settings import SettingsError, load_settings  # noqa: PLC0415
-
-        given = self._choices.policy_settings if service == "policy" else {}
-        try:
-            load_settings(
-                _settings_of(service), **{name.lower(): value for name, value in given.items()}
-            )
-        except SettingsError as error:
-            raise CommandError(str(error)) from error
-
-    def _check_free(self, service: str, port: int | None) -> tuple[str, int] | None:
-        """Return host and port; None for a free port."""
-        number = _port_of(service) if port is None else str(port)
-        if not number.isdecimal() or not int(number):
-            return None  # a free one, or what the service refuses
-        given = self._choices.policy_settings if service == "policy" else {}
-        host = given.get("HOST") or os.environ.get(f"{variable_prefix_of(service)}HOST", LOOPBACK)
-        address = reachable_host(host), int(number)
-        with suppress(OSError), socket.create_connection(address, PROBE_S):
-            raise CommandError(
-                f"port {number} of the {service} is taken: something listens there already; give "
-                "another, or 0 for any",
-                ExitCode.SERVICES,
-            )
-        return address
+    def _check_settings(self) -> None:
+        choices = self._choices
+        settings = {
+            service: read_settings(service, choices.settings_of(service))
+            for service in (*SERVICES, *([GATEWAY] if choices.gateway else []))
+        }
+        if choices.gateway:
+            needed = settings[GATEWAY].variable("server_tls_ca_file")
+            certificate = settings["policy"].variable("tls_certificate_file")
+            if certificate in os.environ and needed not in os.environ:
+                raise CommandError(
+                    f"{certificate} needs {needed}, by which the gateway knows the certificate"
+                )
+        taken: dict[tuple[str, int], str] = {}
+        for service, own in settings.items():
+            port = choices.ports.get(service, 0)
+            port = own.port if port is None else port
+            if not port:
+                continue
+            address = reachable_host(own.host), port
+            if address in taken:
+                raise CommandError(
+                    f"port {port} is given to the {taken[address]} and the {service}"
+                )
+            taken[address] = service
+            with suppress(OSError), socket.create_connection(address, PROBE_S):
+                raise CommandError(
+                    f"port {port} of the {service} is taken: something listens there already; give "
+                    "another, or 0 for any",
+                    ExitCode.SERVICES,
+                )
 
     async def watch(self) -> None:
         """Never return; raise whatever ends the supervision unexpectedly."""
@@ -217,38 +220,18 @@ class LocalServices:
         finally:
             await asyncio.gather(*(child.stop() for child in self._children.values()))
 
-    async def _start(self, service: str, settings: Mapping[str, str]) -> None:
+    async def _start(self, service: str, targets: Mapping[str, str] = MappingProxyType({})) -> None:
         plan = plan_service(
             service,
             self._folder,
             port=self._choices.ports.get(service, 0),
             start_timeout_s=self._choices.start_timeout_s,
-            settings={**settings, **self._choices.trace_settings(service)},
+            settings={**self._choices.settings_of(service), **targets},
             defaults=self._choices.default_settings(service),
         )
         child = SupervisedChild(plan, self._logs.relay(service), self._logs.tell)
         self._children[service] = child
         self.addresses[service] = _reachable(await child.start())
-
-
-def _check_gateway_tls() -> None:
-    given = f"{variable_prefix_of('policy')}TLS_CERTIFICATE_FILE"
-    needed = f"{variable_prefix_of(GATEWAY)}SERVER_TLS_CA_FILE"
-    if given in os.environ and needed not in os.environ:
-        raise CommandError(f"{given} needs {needed}, by which the gateway knows the certificate")
-
-
-def _port_of(service: str) -> str:
-    """The port in a service's own settings, unchecked."""
-    variable = f"{variable_prefix_of(service)}PORT"
-    if variable in os.environ:
-        return os.environ[variable]
-    return str(_settings_of(service).model_fields["port"].default)
-
-
-def _settings_of(service: str) -> Any:
-    settings = importlib.import_module(f"{module_of(service)}.settings")
-    return getattr(settings, f"{service.capitalize()}Settings")
 
 
 def _reachable(address: str) -> str:

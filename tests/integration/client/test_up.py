@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from earvoice.decoder import settings as decoder_settings
+from earvoice.encoder import settings as encoder_settings
 from earvoice.policy import settings as policy_settings
 
 pytestmark = pytest.mark.skipif(
@@ -53,8 +55,10 @@ def environment(tmp_path):
         folder.mkdir(parents=True)
         (folder / "__init__.py").touch()
         (folder / "__main__.py").write_text(SERVICE.replace("NAME", name))
-    # The command reads a caller's settings before it starts the engines.
-    shutil.copy(policy_settings.__file__, tmp_path / "earvoice" / "policy")
+    # The command reads all settings before it starts the engines.
+    for settings in (encoder_settings, decoder_settings, policy_settings):
+        path = Path(settings.__file__)
+        shutil.copy(path, tmp_path / "earvoice" / path.parent.name)
     path = os.pathsep.join([str(tmp_path), *sys.path])
     return {**os.environ, "PYTHONPATH": path, "STORY": str(tmp_path / "story")}
 
@@ -115,7 +119,9 @@ async def test_all_services_run_and_the_policy_stops_first(environment, tmp_path
 
 async def test_services_that_all_may_reach_are_reached_within_the_machine(environment, tmp_path):
     """So they may be shown secrets, which an address of the network may not."""
-    environment |= {"EARVOICE_ENCODER_HOST": "0.0.0.0", "EARVOICE_DECODER_HOST": "[::]"}
+    for service, host in (("ENCODER", "0.0.0.0"), ("DECODER", "[::]")):
+        environment[f"EARVOICE_{service}_HOST"] = host
+        environment[f"EARVOICE_{service}_ACCESS_TOKEN"] = "one that is long enough"
     addresses, status, *_ = await run_until_ready(
         environment, tmp_path / "ready.json", "--port", "0", "--host", "0.0.0.0"
     )
@@ -223,6 +229,7 @@ async def test_a_missing_folder_is_told_before_anything_starts(environment, tmp_
     ("arguments", "setting", "told"),
     [
         ((), {"EARVOICE_POLICY_IDLE_TIMEOUT_MS": "1s"}, "EARVOICE_POLICY_IDLE_TIMEOUT_MS = '1s'"),
+        ((), {"EARVOICE_DECODER_PRECISION": "fp8"}, "EARVOICE_DECODER_PRECISION = 'fp8'"),
         (
             ("--gateway", "--gateway-port", "0"),
             {"EARVOICE_GATEWAY_SERVER_TLS_NAME": "us"},
