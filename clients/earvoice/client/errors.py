@@ -45,6 +45,8 @@ _CERTIFICATE_REFUSED = re.compile(
     r"CERTIFICATE_VERIFY_FAILED(?:: (?P<fault>[^:]+))?|Hostname Verification Check failed"
 )
 """How it tells that it did not accept the server's certificate."""
+_NO_TLS = "WRONG_VERSION_NUMBER"
+"""How it tells that the server answered, but not in TLS."""
 
 
 class Advice(Enum):
@@ -205,8 +207,8 @@ def translate_failure(failure: AioRpcError) -> TranslationError:
     waits = any(detail.Unpack(retry) for detail in details)
     reason = info.reason if ours else ""
     metadata = dict(info.metadata) if ours else {}
-    message, is_refused = _read_message(failure.details())
-    is_final = is_refused or bool(_ENDED_FOR_ITSELF & {*metadata})
+    message, is_lasting = _read_message(failure.details())
+    is_final = is_lasting or bool(_ENDED_FOR_ITSELF & {*metadata})
     return error_class(status, reason)(
         message,
         code=status.name,
@@ -219,11 +221,13 @@ def translate_failure(failure: AioRpcError) -> TranslationError:
 
 
 def _read_message(details: str | None) -> tuple[str, bool]:
-    """Return what went wrong, and whether that is the server's certificate."""
+    """Return what went wrong, and whether it stays so until somebody changes the set-up."""
     unreached = _NOT_CONNECTED.fullmatch(details or "")
     if unreached is None:
         return details or "the server gave no message", False
     address, cause = unquote(unreached["address"]), unreached["cause"]
+    if _NO_TLS in cause:
+        return f"{address} answers without TLS; allowed: a server with it, or none for both", True
     refused = _CERTIFICATE_REFUSED.search(cause)
     if refused is None:
         return f"no server answers at {address}: {cause}", False

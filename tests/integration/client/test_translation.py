@@ -369,6 +369,17 @@ async def test_a_server_whose_certificate_is_not_accepted_is_given_up(tmp_path, 
             assert caught.value.advice is Advice.GIVE_UP
 
 
+async def test_a_server_without_tls_is_given_up_where_tls_is_asked_for(tmp_path):
+    """The client says so in words, and does not ask again."""
+    async with (
+        serve(ScriptedService()) as address,
+        connect(address, tls=ChannelTls(Authority(tmp_path).file)) as client,
+    ):
+        with pytest.raises(ServerUnavailableError, match=f"{address} answers without TLS") as told:
+            await client.list_models()
+        assert told.value.advice is Advice.GIVE_UP
+
+
 async def test_a_certificate_that_is_not_accepted_ends_no_session_that_others_take(tmp_path):
     """The next address is tried, at the start and when the session is lost."""
     known, strange = Authority(tmp_path), Authority(tmp_path, "strange")
