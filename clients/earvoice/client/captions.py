@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from earvoice.client.event import CommittedWord, NotUnderstood
+from earvoice.runtime.punctuation import CLOSING_MARKS, SENTENCE_ENDS
 
 SubtitleForm = Literal["srt", "vtt"]
 
@@ -32,9 +33,7 @@ SENTENCE_COLUMNS = 21
 DELAY_LIMIT_MS = 2000
 """A cue that begins later than its source by more than this is not shown longer for reading."""
 
-_SENTENCE_ENDS = tuple(".?!…。？！।؟۔")  # noqa: RUF001 - of other scripts
-_CLAUSE_ENDS = (*_SENTENCE_ENDS, *",;:\N{EN DASH}—、，；：،؛")  # noqa: RUF001
-_CLOSING = "\"'”\N{RIGHT SINGLE QUOTATION MARK}»)]」』"
+_CLAUSE_ENDS = (*SENTENCE_ENDS, *",;:\N{EN DASH}—、，；：،؛")  # noqa: RUF001
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,7 @@ class CaptionWriter:
             last, following = units[index - 1], units[index]
             columns += last.columns + len(last.blank)
             end_ms = max(end_ms, last.end_ms)
-            if columns >= SENTENCE_COLUMNS and _ends(last, _SENTENCE_ENDS):
+            if columns >= SENTENCE_COLUMNS and _ends(last, SENTENCE_ENDS):
                 return index
             if following.start_ms - end_ms >= PAUSE_MS:
                 return index
@@ -180,7 +179,7 @@ class CaptionWriter:
         if fitting == len(self._units):
             return fitting
         total = sum(unit.columns for unit in self._units[:fitting])
-        for ends in (_SENTENCE_ENDS, _CLAUSE_ENDS):
+        for ends in (SENTENCE_ENDS, _CLAUSE_ENDS):
             columns = total
             for count in range(fitting, 0, -1):
                 if 2 * columns < total:
@@ -291,13 +290,13 @@ def _divided(text: str) -> Iterator[str]:
 
 def _may_divide(before: str, after: str) -> bool:
     """Say whether a line may break between two texts that no blank divides."""
-    if after[0] in _CLOSING or after[0] in _CLAUSE_ENDS or unicodedata.combining(after[0]):
+    if after[0] in CLOSING_MARKS or after[0] in _CLAUSE_ENDS or unicodedata.combining(after[0]):
         return False
     return columns_of(before[-1]) > 1 or columns_of(after[0]) > 1
 
 
 def _ends(unit: _Unit, ends: tuple[str, ...]) -> bool:
-    return unit.text.rstrip(_CLOSING).endswith(ends)
+    return unit.text.rstrip(CLOSING_MARKS).endswith(ends)
 
 
 def columns_of(text: str) -> int:

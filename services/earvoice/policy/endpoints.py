@@ -105,7 +105,7 @@ KEPT_SILENCE_MS = 500
 """Of that silence, what the next utterance keeps: speech may have just begun in it."""
 
 
-EndCause = Literal["pause", "forced", "end of audio"]
+EndCause = Literal["pause", "forced", "end_of_audio"]
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Endpointer:
             half_sample = (start_sample + segment.end_sample) // 2
             return Endpoint(max(half_sample, spoken_for_sample), "forced")
         if segment.final:
-            return Endpoint(segment.end_sample, "end of audio")
+            return Endpoint(segment.end_sample, "end_of_audio")
         return None
 
     def find_pause(

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from earvoice.policies.base import Hypothesis, Token
 from earvoice.policy.evidence import Evidence
 from earvoice.policy.stream_options import HistorySelection
+from earvoice.runtime.punctuation import SENTENCE_ENDS
 
-SENTENCE_ENDS = tuple(mark.encode() for mark in ".!?:;。！？")  # noqa: RUF001 - Chinese and Japanese
-"""The strong punctuation of the released code, and East Asian forms of it."""
+STRONG_PUNCTUATION = tuple(mark.encode() for mark in (*SENTENCE_ENDS, ":", ";"))
+"""That of the released code, and other scripts' forms of it."""
 
 LONGEST_SENTENCE_TOKENS = 100
 """A sentence without an end is cut at this length, as in the released code."""
@@ -96,6 +97,6 @@ def _count_before_last_sentence(committed: Sequence[Token]) -> int:
     """A mark inside a word, as in 3.5, ends nothing: the next token must begin a word."""
     for index in range(len(committed), 0, -1):
         is_border = index == len(committed) or committed[index].starts_word
-        if is_border and committed[index - 1].text.endswith(SENTENCE_ENDS):
+        if is_border and committed[index - 1].text.endswith(STRONG_PUNCTUATION):
             return index
     return 0

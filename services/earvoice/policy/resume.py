@@ -21,7 +21,7 @@ from earvoice.policies.base import Snapshot, Token, longest_common_prefix_tokens
 from earvoice.policies.registry import POLICIES, Policies
 from earvoice.policy.endpoints import SegmentGrid
 from earvoice.policy.event import SegmentWorked, SessionSnapshot, SessionTotals
-from earvoice.policy.history import SENTENCE_ENDS
+from earvoice.policy.history import STRONG_PUNCTUATION
 from earvoice.policy.settings import SHORTEST_KEY_BYTES, PolicySettings, parse_keys
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.utterance import Utterance, UtteranceState
@@ -234,7 +234,7 @@ def _write_utterance(
     marks = bytearray(-(-len(prefix) // _MARKS_A_BYTE))
     for index, token in enumerate(utterance.kept):
         mark = _STARTS_WORD * token.starts_word
-        mark |= _ENDS_SENTENCE * token.text.endswith(SENTENCE_ENDS)
+        mark |= _ENDS_SENTENCE * token.text.endswith(STRONG_PUNCTUATION)
         marks[index // _MARKS_A_BYTE] |= mark << (index % _MARKS_A_BYTE * _MARK_BITS)
     ends = [utterance.start_sample, *utterance.word_end_samples]
     message.index = utterance.index
@@ -271,7 +271,7 @@ def _read_utterance(message: resume_pb.ResumeUtterance, origin_ms: float) -> Utt
     for index, token_id in enumerate(message.prefix):
         packed = message.prefix_marks[index // _MARKS_A_BYTE]
         marks = packed >> (index % _MARKS_A_BYTE * _MARK_BITS)
-        text = SENTENCE_ENDS[0] if marks & _ENDS_SENTENCE else b""
+        text = STRONG_PUNCTUATION[0] if marks & _ENDS_SENTENCE else b""
         kept.append(Token(token_id, text, bool(marks & _STARTS_WORD), ()))
     held = message.held
     return UtteranceState(

@@ -11,6 +11,7 @@ from earvoice.policies.base import DecisionPolicy, Hypothesis, Snapshot, Token
 from earvoice.policy.evidence import Evidence
 from earvoice.policy.stream_options import Confidence
 from earvoice.policy.words import CommitTime, Word, join_pieces, written_text
+from earvoice.runtime.punctuation import CLOSING_MARKS, SENTENCE_ENDS
 
 LOOPING_SEGMENTS = 3
 """After this many segments in which a loop blocked every commit, none will get through."""
@@ -22,10 +23,6 @@ FEW_LETTERS = 8
 """Up to this many are not compared, only counted: see `agreement`."""
 LEAST_LETTERS, MOST_LETTERS = 4, 200
 """Fewest that can be compared before a number; most that are compared, however long the text."""
-TERMINAL_MARKS = tuple(".!?…。！？।؟۔")  # noqa: RUF001 - of other scripts
-"""After these a sentence is over; a colon or a semicolon stands within it."""
-CLOSING = "\"'”’»)] "  # noqa: RUF001 - closing quotes
-"""What may follow the end of a sentence."""
 _FIGURES = re.compile(r"\S*\d")
 
 
@@ -186,9 +183,9 @@ class Utterance(UtteranceState):
         A closed utterance is in none: nothing more will be written of it.
         """
         written = b"".join(token.text for token in hypothesis.source or hypothesis.tokens)
-        text = written.decode(errors="replace").rstrip(CLOSING)
+        text = written.decode(errors="replace").rstrip(CLOSING_MARKS + " ")
         if text or self.is_closed:
-            self.is_in_sentence = not self.is_closed and not text.endswith(TERMINAL_MARKS)
+            self.is_in_sentence = not self.is_closed and not text.endswith(SENTENCE_ENDS)
 
     def _understands(
         self, words: Sequence[Word], evidence: Evidence, confidence: Confidence, *, final: bool

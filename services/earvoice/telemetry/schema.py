@@ -131,7 +131,9 @@ _SEGMENT = (
     Attribute("earvoice.utterance.start_ms", "double", "Where the utterance begins in the audio."),
     Attribute("earvoice.utterance.end_ms", "double", "Where it ends; on its last segment only."),
     Attribute(
-        "earvoice.utterance.cause", "string", "Why it ends, on its last segment: an `EndCause`."
+        "earvoice.utterance.cause",
+        "string",
+        "Why it ends, on its last segment: `pause`, `forced` or `end_of_audio`.",
     ),
     Attribute(
         "earvoice.utterance.not_understood",

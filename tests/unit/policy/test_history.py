@@ -113,6 +113,8 @@ def test_what_follows_the_last_end_of_a_sentence_is_kept():
     assert dropped_token_count("last sentence", tokens) == 2
     assert dropped_token_count("last sentence", tokens[:2]) == 2
     assert dropped_token_count("last sentence", tokens[2:]) == 0
+    other_script = [make_token(0, "है।"), make_token(1, "यह")]
+    assert dropped_token_count("last sentence", other_script) == 1
 
 
 def test_a_sentence_without_an_end_is_cut_at_a_word():
@@ -151,7 +153,7 @@ def test_an_endless_utterance_costs_no_more_with_time(policy):
     assert texts == [f"w{FIRST_ID + block}" for block in range(len(texts))]
     assert len(texts) * STATES_PER_WORD * STATE_SAMPLES >= 179 * RATE_HERTZ
     assert [event.cause for event in events if isinstance(event, UtteranceEnded)] == [
-        "end of audio"
+        "end_of_audio"
     ]
 
 

@@ -105,7 +105,7 @@ def test_a_pause_ends_the_utterance_and_everything_starts_anew():
     events = run_session([seconds(3.2)], encoder=encoder, decoder=decoder)
     first, second = of_kind(events, UtteranceEnded)
     assert (first.cause, first.end_sample) == ("pause", decided_at - 2400)
-    assert (second.start_sample, second.cause) == (first.end_sample, "end of audio")
+    assert (second.start_sample, second.cause) == (first.end_sample, "end_of_audio")
     assert ("finish", first.end_sample) in encoder.calls
     assert ("reset", 1, first.end_sample) in encoder.calls
     assert {item.utterance for item in items_of(events)} == {0}
@@ -125,9 +125,9 @@ def pausing_encoder(pause_start: int, pause_end: int) -> ScriptedEncoder:
 @pytest.mark.parametrize(
     ("segment_ms", "text", "causes"),
     [
-        (800, "Yes.", ["pause", "end of audio"]),
-        (800, "Ask not", ["end of audio"]),
-        (1300, "Ask not", ["pause", "end of audio"]),
+        (800, "Yes.", ["pause", "end_of_audio"]),
+        (800, "Ask not", ["end_of_audio"]),
+        (1300, "Ask not", ["pause", "end_of_audio"]),
     ],
 )
 def test_a_pause_within_a_sentence_must_be_longer(segment_ms, text, causes):
@@ -152,11 +152,11 @@ def test_a_pause_within_a_sentence_must_be_longer(segment_ms, text, causes):
 @pytest.mark.parametrize(
     ("mark", "causes"),
     [
-        (".", ["pause", "end of audio"]),
-        ('?"', ["pause", "end of audio"]),
-        ("", ["end of audio"]),
-        (":", ["end of audio"]),
-        ('"', ["end of audio"]),
+        (".", ["pause", "end_of_audio"]),
+        ('?"', ["pause", "end_of_audio"]),
+        ("", ["end_of_audio"]),
+        (":", ["end_of_audio"]),
+        ('"', ["end_of_audio"]),
     ],
 )
 def test_captions_tell_by_their_own_text_what_a_pause_is_in(mark, causes):
@@ -178,7 +178,7 @@ def test_a_closed_utterance_ends_at_the_next_pause():
     decoder = ScriptedDecoder(word=lambda number, _: [make_token(10)] if not number else [])
     encoder = pausing_encoder(int(1.31 * RATE_HERTZ), int(2.4 * RATE_HERTZ))
     events = run_session([seconds(3.5)], with_options(policy=policy), encoder, decoder)
-    assert [event.cause for event in of_kind(events, UtteranceEnded)] == ["pause", "end of audio"]
+    assert [event.cause for event in of_kind(events, UtteranceEnded)] == ["pause", "end_of_audio"]
 
 
 def test_long_speech_is_cut_before_20_s():
@@ -370,7 +370,7 @@ def test_a_loop_that_does_not_end_is_left_behind(length_s: float):
     events = run_session([seconds(length_s)], options, encoder, decoder)
     first, second = of_kind(events, UtteranceEnded)
     assert first.cause == "forced"
-    assert (second.start_sample, second.cause) == (first.end_sample, "end of audio")
+    assert (second.start_sample, second.cause) == (first.end_sample, "end_of_audio")
     assert first.end_sample == int(length_s * RATE_HERTZ) // 2
     texts = [item.text for item in items_of(events)]
     assert texts[:2] == ["w10"] * 2

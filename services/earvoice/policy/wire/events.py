@@ -105,7 +105,7 @@ class ResponseWriter:
 CAUSES: Mapping[EndCause, Any] = {
     "pause": public_pb.UTTERANCE_END_CAUSE_PAUSE,
     "forced": public_pb.UTTERANCE_END_CAUSE_FORCED,
-    "end of audio": public_pb.UTTERANCE_END_CAUSE_END_OF_AUDIO,
+    "end_of_audio": public_pb.UTTERANCE_END_CAUSE_END_OF_AUDIO,
 }
 _CAUSE_NAMES = {number: cause for cause, number in CAUSES.items()}
 
