@@ -19,6 +19,13 @@ from earvoice.policies import POLICIES, DecisionPolicy, parse_policy
 from earvoice.policies.registry import FILE_FORM, with_parameters
 from earvoice.runtime.audio_format import AudioFormat
 from earvoice.runtime.parameter import parameters_of
+from earvoice.runtime.stream_ranges import (
+    BEAM_SIZE,
+    HISTORY_WORDS,
+    INITIAL_WAIT_MS,
+    SEGMENT_MS,
+    TARGET_LAG_MS,
+)
 
 _POLICY_PARAMETERS = (
     "alpha",
@@ -100,16 +107,17 @@ def _add_parameter(group: argparse._ArgumentGroup, name: str) -> None:
 
 def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("stream")
-    _add_number(group, "--segment-ms", 200, 10_000, "length of a segment, {}")
-    _add_number(group, "--initial-wait-ms", 0, 10_000, "extra length of the first segment, {}")
+    _add_number(group, "--segment-ms", SEGMENT_MS, "length of a segment, {}")
+    _add_number(
+        group, "--initial-wait-ms", INITIAL_WAIT_MS, "extra length of the first segment, {}"
+    )
     _add_number(
         group,
         "--target-lag-ms",
-        500,
-        20_000,
+        TARGET_LAG_MS,
         "mean word lag to hold by adjusting the policy's parameter, {} (none)",
     )
-    _add_number(group, "--beam-size", 1, 16, "hypotheses followed, {} (the policy's)")
+    _add_number(group, "--beam-size", BEAM_SIZE, "hypotheses followed, {} (the policy's)")
     group.add_argument("--commit-unit", choices=get_args(CommitUnit), help="(word)")
     group.add_argument(
         "--catch-up",
@@ -146,11 +154,11 @@ def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_number(
-    group: argparse._ArgumentGroup, flag: str, least: int, most: int, meaning: str
+    group: argparse._ArgumentGroup, flag: str, allowed: tuple[int, int], meaning: str
 ) -> None:
     """Declare a whole number; its range takes the place of ``{}`` in the help."""
     group.add_argument(
-        flag, type=number_from(least, most, int), help=meaning.format(f"{least} to {most}")
+        flag, type=number_from(*allowed, int), help=meaning.format("{} to {}".format(*allowed))
     )
 
 
@@ -230,6 +238,6 @@ def _read_history(text: str) -> HistorySelection:
     if text == "sentence":
         return HistorySelection()
     try:
-        return HistorySelection(number_from(1, 200, int)(text))
+        return HistorySelection(number_from(*HISTORY_WORDS, int)(text))
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(f"{error}, sentence") from error

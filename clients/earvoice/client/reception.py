@@ -6,6 +6,7 @@ import math
 from collections.abc import Awaitable, Callable
 
 from earvoice.client.event import SegmentDone, Started, TranslationEvent
+from earvoice.runtime.stream_ranges import SEGMENT_MS
 
 LONGEST_SILENCE_S = 60.0
 """A server that only answers health checks may be slow, or something else answers for it."""
@@ -76,7 +77,7 @@ class StallWatch:
             case Started():
                 waits_ms = (event.options.segment_ms or 0) + (event.options.initial_wait_ms or 0)
                 # Holding a target lag may make segments as long as is allowed.
-                self._segment_ms = 10_000 if event.options.target_lag_ms else waits_ms
+                self._segment_ms = SEGMENT_MS[1] if event.options.target_lag_ms else waits_ms
                 self._done_ms = event.options.audio.position_ms(event.next_sample)
             case SegmentDone():
                 self._done_ms = event.end_ms

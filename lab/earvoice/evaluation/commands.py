@@ -24,9 +24,9 @@ from earvoice.evaluation.run_folder import RunProgress
 from earvoice.evaluation.source_set import SourceRecording, read_sources
 from earvoice.models.errors import ModelError
 from earvoice.policies import PolicyLoadError
-from earvoice.policy.wire.config import MAX_SEGMENT_MS, MIN_SEGMENT_MS
 from earvoice.runtime.errors import EarvoiceError
 from earvoice.runtime.settings import shipped_model_path
+from earvoice.runtime.stream_ranges import SEGMENT_MS
 
 if TYPE_CHECKING:
     from earvoice.models.precision import PrecisionTrial
@@ -107,10 +107,9 @@ def _read_sources(options: argparse.Namespace) -> tuple[SourceRecording, ...]:
 
 
 def check_segment_ms(segment_ms: int) -> None:
-    if not MIN_SEGMENT_MS <= segment_ms <= MAX_SEGMENT_MS:
+    if not SEGMENT_MS[0] <= segment_ms <= SEGMENT_MS[1]:
         raise CommandError(
-            f"--segment = {segment_ms} is not allowed; allowed: {MIN_SEGMENT_MS} to "
-            f"{MAX_SEGMENT_MS}"
+            f"--segment = {segment_ms} is not allowed; allowed: {SEGMENT_MS[0]} to {SEGMENT_MS[1]}"
         )
 
 

@@ -23,12 +23,10 @@ from earvoice.runtime.errors import (
     StatesUnknownError,
     UnimplementedFieldError,
 )
+from earvoice.runtime.stream_ranges import BEAM_SIZE
 
 MAX_NEW_TOKENS = 1024
 """Most tokens that one generation may be asked for."""
-
-MAX_BEAM_SIZE = 16
-"""Most hypotheses that a beam may keep."""
 
 ELEMENT_BYTES: dict[int, int] = {
     types_pb2.ELEMENT_TYPE_FLOAT32: 4,
@@ -251,8 +249,8 @@ class DecodeSession:
         if wrong or len(set(heads)) < len(heads):
             allowed = f"1 to {head_count}, each once"
             raise InvalidFieldError(f"{command}.attention_heads", list(heads), allowed)
-        if not 0 <= size <= MAX_BEAM_SIZE:
-            allowed = f"1 to {MAX_BEAM_SIZE}, or 0 for default"
+        if not 0 <= size <= BEAM_SIZE[1]:
+            allowed = f"1 to {BEAM_SIZE[1]}, or 0 for default"
             raise InvalidFieldError(f"{command}.beam_size", size, allowed)
         if size > 1 and self._model.description.greedy_only:
             raise InvalidFieldError(f"{command}.beam_size", size, "1 with this model")

@@ -10,6 +10,7 @@ from earvoice.models.families import FAMILIES, family_of
 from earvoice.policies import POLICIES, AlignAtt, Edatt
 from earvoice.policies.registry import parse_policy, split_policy_text
 from earvoice.runtime.parameter import Declared, ParameterError, parameter, same_parameter
+from earvoice.runtime.stream_ranges import SEGMENT_MS
 
 SAMPLE_RATE_HZ = 16_000
 """Rate of the sound that every model takes; the services resample to it."""
@@ -225,7 +226,7 @@ class PolicyDefaults(ModelRecord):
     lambda_states: int = same_parameter(Edatt, "lambda_states", 2)
     frames: int = same_parameter(AlignAtt, "frames", 4)
     """AlignAtt's `f`, in encoder states."""
-    segment_ms: int = parameter(800, minimum=200, maximum=10_000)
+    segment_ms: int = parameter(800, minimum=SEGMENT_MS[0], maximum=SEGMENT_MS[1])
     attention_heads: tuple[int, ...] = ()
     """Heads of that layer whose mean is evidence, counted from 1; empty takes all."""
     alphas: tuple[float, ...] = ()

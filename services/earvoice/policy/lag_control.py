@@ -8,8 +8,8 @@ from dataclasses import replace
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.words import Word
 from earvoice.runtime.lag import word_lag_ms
+from earvoice.runtime.stream_ranges import SEGMENT_MS
 
-SHORTEST_SEGMENT_MS, LONGEST_SEGMENT_MS = 200, 10_000
 SEGMENT_STEP_MS = 10
 
 MEMORY_WORDS = 12.0
@@ -60,10 +60,10 @@ def options_at_lag(options: StreamOptions, lag_ms: float) -> StreamOptions:
     segment_ms = options.policy.segment_ms_at(lag_ms)
     if segment_ms is not None:
         steps = round(segment_ms / SEGMENT_STEP_MS)
-        audio_format, shortest_ms = options.audio_format, SHORTEST_SEGMENT_MS
+        (shortest_ms, longest_ms), audio_format = SEGMENT_MS, options.audio_format
         if audio_format.encoding == "words":
             shortest_ms = max(shortest_ms, 1000 // audio_format.sample_rate_hz)
-        rounded_ms = max(shortest_ms, min(LONGEST_SEGMENT_MS, steps * SEGMENT_STEP_MS))
+        rounded_ms = max(shortest_ms, min(longest_ms, steps * SEGMENT_STEP_MS))
         return replace(options, segment_ms=rounded_ms)
     # A word waits, on average, half a segment for its segment to end.
     wait_ms = max(0.0, lag_ms - options.segment_ms / 2)

@@ -35,6 +35,16 @@ from earvoice.runtime.errors import (
     shown,
 )
 from earvoice.runtime.parameter import ParameterError
+from earvoice.runtime.stream_ranges import (
+    BEAM_SIZE,
+    HISTORY_WORDS,
+    INITIAL_WAIT_MS,
+    MAX_UTTERANCE_MS,
+    MOST_PAUSE_IN_SENTENCE_MS,
+    PAUSE_MS,
+    SEGMENT_MS,
+    TARGET_LAG_MS,
+)
 
 Config = public_pb.StreamingConfig
 Model = types_pb2.ModelDescription
@@ -235,20 +245,23 @@ def _endpointing(config: Config) -> Endpointing | None:
         return None
     pause_ms, max_ms = default.pause_ms, default.max_utterance_ms
     if message.HasField("pause"):
-        pause_ms = duration_ms("endpointing.pause", message.pause, 200, 5000)
+        pause_ms = duration_ms("endpointing.pause", message.pause, *PAUSE_MS)
     if message.HasField("max_utterance"):
-        max_ms = duration_ms("endpointing.max_utterance", message.max_utterance, 5000, 30_000)
+        field = "endpointing.max_utterance"
+        max_ms = duration_ms(field, message.max_utterance, *MAX_UTTERANCE_MS)
     longer_ms = min(2 * pause_ms, max_ms)
     if message.HasField("pause_in_sentence"):
         field = "endpointing.pause_in_sentence"
-        longer_ms = duration_ms(field, message.pause_in_sentence, pause_ms, 10_000)
+        longer_ms = duration_ms(
+            field, message.pause_in_sentence, pause_ms, MOST_PAUSE_IN_SENTENCE_MS
+        )
     return Endpointing(pause_ms, max_ms, longer_ms)
 
 
 def _target_lag_ms(config: Config) -> int | None:
     if not config.HasField("target_lag"):
         return None
-    return duration_ms("target_lag", config.target_lag, 500, 20_000)
+    return duration_ms("target_lag", config.target_lag, *TARGET_LAG_MS)
 
 
 def _confidence(config: Config, model: Model, target: str) -> Confidence:
@@ -268,7 +281,7 @@ def _history_selection(config: Config) -> HistorySelection | None:
     message = config.history_selection
     match message.WhichOneof("keep"):
         case "words":
-            return check_range("history_selection.words", message.words, 1, 200)
+            return check_range("history_selection.words", message.words, *HISTORY_WORDS)
         case "last_sentence" if message.last_sentence:
             return "last sentence"
         case "last_sentence":
@@ -331,10 +344,6 @@ def updated_options(
     return updated
 
 
-MIN_SEGMENT_MS = 200
-MAX_SEGMENT_MS = 10_000
-MAX_INITIAL_WAIT_MS = 10_000
-MAX_BEAM_SIZE = 16
 WHOLE_BEAM_SIZE = 5
 """Default beam size of a policy that reads the whole beam, as in the papers."""
 
@@ -350,7 +359,7 @@ def checked_segments_ms(
     A policy may dictate both.
     """
     required = policy.required_segment_ms
-    bounds_ms = ((MIN_SEGMENT_MS, MAX_SEGMENT_MS), (0, MAX_INITIAL_WAIT_MS))
+    bounds_ms = SEGMENT_MS, INITIAL_WAIT_MS
     chosen = list(defaults_ms if required is None else required)
     for place, (field, given) in enumerate((("segment_duration", segment), ("initial_wait", wait))):
         if given is None:
@@ -375,9 +384,9 @@ def checked_beam_size(given: int, policy: DecisionPolicy, default: int) -> int:
         return WHOLE_BEAM_SIZE if policy.reads_beam and default == 1 else default
     if policy.reads_beam and given == 1:
         raise InvalidFieldError(
-            "beam_size", given, f"2 to {MAX_BEAM_SIZE} with policy.{policy.name}, or unset"
+            "beam_size", given, f"2 to {BEAM_SIZE[1]} with policy.{policy.name}, or unset"
         )
-    return check_range("beam_size", given, 1, MAX_BEAM_SIZE)
+    return check_range("beam_size", given, *BEAM_SIZE)
 
 
 def attention_of(policy: DecisionPolicy, model: Model) -> tuple[int, tuple[int, ...]]:
