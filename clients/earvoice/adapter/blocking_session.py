@@ -24,12 +24,10 @@ from earvoice.client.event import (
 )
 from earvoice.client.options import TranslationOptions
 from earvoice.client.translation_client import TranslationClient, connect
+from earvoice.policies import DecisionPolicy
 
 _SETTLING_S = 5.0
 """How long gRPC may take to report the end of calls to a loop that is closing."""
-
-_MOVING_SEGMENTS = ("local_agreement", "shared_prefix")
-"""Policies that hold a target lag by changing the segments' duration."""
 
 Result = TypeVar("Result")
 
@@ -132,7 +130,10 @@ def _grid(started: Started) -> SegmentGrid:
     options = started.options
     if options.catch_up != "every-segment" or options.segment_ms is None:
         raise ProtocolError("the server does not decide every segment")
-    if options.target_lag_ms is not None and started.policy_name in _MOVING_SEGMENTS:
+    policy = options.policy
+    # One that only the server knows may move them, too.
+    moves = not isinstance(policy, DecisionPolicy) or policy.segment_ms_at(0.0) is not None
+    if options.target_lag_ms is not None and moves:
         raise InvalidRequestError(
             f"target_lag is not allowed with policy.{started.policy_name} here: it moves the "
             "segments' ends, and the tools wait for each of them"

@@ -304,7 +304,7 @@ class EventReader:
             session_id=started.session_id,
             model=read_model(started.model),
             options=options,
-            policy_name=started.config.policy.WhichOneof("policy") or "",
+            policy_name=options.policy.name if options.policy else "",
             server_version=started.server_version,
             elapsed_clock=_CLOCKS[started.elapsed_clock],
             next_sample=started.next_sample,

@@ -16,6 +16,7 @@ from earvoice.api.v1 import speech_translation_service_pb2_grpc as api_grpc
 from earvoice.client.errors import InvalidRequestError, ProtocolError, ServerFaultError
 from earvoice.client.options import TranslationOptions
 from earvoice.policies import HoldN, LocalAgreement
+from earvoice.policies.registry import NamedPolicy
 from earvoice.runtime.audio_format import AudioFormat
 from earvoice.runtime.errors import InternalError
 from tests.integration.client.scripted_service import serve
@@ -163,9 +164,10 @@ async def test_a_target_lag_that_moves_the_segments_is_refused():
     moving = replace(OPTIONS, policy=LocalAgreement(n=2), target_lag_ms=2000)
 
     def work(address):
-        session = BlockingConnection(address).open(moving)
-        with pytest.raises(InvalidRequestError, match=r"target_lag .* policy\.local_agreement"):
-            session.push(bytes(4 * SEGMENT_SAMPLES))
+        for policy in (moving.policy, NamedPolicy("their_own")):
+            session = BlockingConnection(address).open(replace(moving, policy=policy))
+            with pytest.raises(InvalidRequestError, match=rf"target_lag .* policy\.{policy.name}"):
+                session.push(bytes(4 * SEGMENT_SAMPLES))
         standing = replace(moving, policy=HoldN(n=2))
         return texts(BlockingConnection(address).open(standing).push(bytes(4 * SEGMENT_SAMPLES)))
 
