@@ -394,16 +394,10 @@ class CachedDecoder(TransformerDecoder):
                 hidden = layer.add_self(hidden, _attended(query, keys, values, seen))
             if layer.to_source:
                 queries = layer.project_cross(hidden)
-                aligns = cache.aligns(source)
-                if aligns or source == attention_layer - 1:
-                    attended, weights = _weighted(queries, cache, source)
-                    if aligns:
-                        cache.alignment = _mean_of(weights[:, first_logits - len(tokens) :], ())
-                    if source == attention_layer - 1:
-                        attention = cache.over_states(_mean_of(weights, attention_heads))
-                else:
-                    keys, values = cache.cross_keys[source], cache.cross_values[source]
-                    attended = _attended(queries, keys, values)
+                heads = attention_heads if source == attention_layer - 1 else None
+                rows = slice(first_logits - len(tokens), None)
+                attended, weights = _attended_source(queries, cache, source, heads, rows)
+                attention = attention if weights is None else weights
                 hidden = layer.add_cross(hidden, attended)
             hidden = layer.add_feed_forward(hidden)
         cache.advance(len(tokens))
@@ -510,18 +504,11 @@ class CachedDecoder(TransformerDecoder):
                 queries = layer.project_cross(hidden)
                 attended = []
                 for b, (cache, rows) in enumerate(_with_rows(caches)):
-                    own = queries[:, rows]
-                    aligns = cache.aligns(source)
-                    if aligns or attention_layers[b] == source + 1:
-                        values, weights = _weighted(own, cache, source)
-                        if aligns:
-                            cache.alignment = _mean_of(weights, ())
-                        if attention_layers[b] == source + 1:
-                            attention[b] = cache.over_states(_mean_of(weights, attention_heads[b]))
-                    else:
-                        keys, values = cache.cross_keys[source], cache.cross_values[source]
-                        values = _attended(own, keys, values)
-                    attended.append(values)
+                    heads = attention_heads[b] if source == attention_layers[b] - 1 else None
+                    own, weights = _attended_source(queries[:, rows], cache, source, heads)
+                    if weights is not None:
+                        attention[b] = weights
+                    attended.append(own)
                 hidden = layer.add_cross(hidden, _joined(attended))
             hidden = layer.add_feed_forward(hidden)
         return stack.layer_norm(hidden), [attention[b] for b in range(len(caches))]
@@ -601,6 +588,28 @@ def _attended(
         query[None], keys[None], values[None], attn_mask=seen
     )
     return attended[0].transpose(0, 1).flatten(1)
+
+
+def _attended_source(
+    queries: torch.Tensor,
+    cache: DecoderCache,
+    source: int,
+    heads: Sequence[int] | None,
+    aligned: slice = slice(None),
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return the cross-attention of a layer, and its weights over the states, [R, S] float32.
+
+    Args:
+        heads: to average the weights over; None for no weights.
+        aligned: rows whose weights align a translation with its text, if this layer's do.
+    """
+    aligns = cache.aligns(source)
+    if not aligns and heads is None:
+        return _attended(queries, cache.cross_keys[source], cache.cross_values[source]), None
+    attended, weights = _weighted(queries, cache, source)
+    if aligns:
+        cache.alignment = _mean_of(weights[:, aligned], ())
+    return attended, None if heads is None else cache.over_states(_mean_of(weights, heads))
 
 
 def _weighted(
