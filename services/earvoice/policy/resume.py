@@ -204,26 +204,26 @@ def _read_session(
     known = [*message.utterance.prefix, *message.utterance.draft]
     rate_hertz = options.audio_format.sample_rate_hz
     return SessionSnapshot(
-        options,
-        _read_utterance(message.utterance, (origin_s or 0.0) * 1000),
-        SegmentGrid(
+        options=options,
+        utterance=_read_utterance(message.utterance, (origin_s or 0.0) * 1000),
+        grid=SegmentGrid(
             rate_hertz, grid.segment_ms, grid.wait_ms, grid.anchor_sample, grid.anchor_index
         )
         if message.HasField("grid")
         else None,
-        message.lag_ms if message.HasField("lag_ms") else None,
-        message.decided_samples,
-        message.true_finished_ms,
-        origin_s,
-        read_as(SessionTotals, message.totals, guards_hit=dict(message.totals.guards_hit)),
-        read_as(
+        lag_ms=message.lag_ms if message.HasField("lag_ms") else None,
+        decided_sample=message.decided_samples,
+        true_finished_ms=message.true_finished_ms,
+        origin_s=origin_s,
+        totals=read_as(SessionTotals, message.totals, guards_hit=dict(message.totals.guards_hit)),
+        segment=read_as(
             SegmentWorked,
             message.segment,
             hypothesis_tokens=tuple(_read_tokens(message.hypothesis, known)),
         )
         if message.HasField("segment")
         else None,
-        read_end(message.end) if message.HasField("end") else None,
+        end=read_end(message.end) if message.HasField("end") else None,
     )
 
 
@@ -274,37 +274,36 @@ def _read_utterance(message: resume_pb.ResumeUtterance, origin_ms: float) -> Utt
         text = STRONG_PUNCTUATION[0] if marks & _ENDS_SENTENCE else b""
         kept.append(Token(token_id, text, bool(marks & _STARTS_WORD), ()))
     held = message.held
+    held_word = Word(
+        utf8=held.text,
+        starts_word=held.starts_word,
+        utterance=message.index,
+        source_start_sample=held.source_start_sample,
+        source_end_sample=held.source_end_sample,
+        committed=CommitTime(
+            elapsed_ms=held.elapsed_ms,
+            moment_ms=held.moment_ms + origin_ms,
+            stages=read_as(StageTimings, held.stages),
+            segment=held.segment,
+        ),
+        log_probability=held.log_probability,
+    )
     return UtteranceState(
-        message.index,
-        message.begin_sample,
-        message.start_sample,
-        message.segment,
-        tuple(kept),
-        tuple(message.draft),
-        tuple(ends[1:]),
-        message.written_words,
-        message.written_tokens,
-        message.spoken_for_sample,
-        message.is_closed,
-        Word(
-            held.text,
-            held.starts_word,
-            message.index,
-            held.source_start_sample,
-            held.source_end_sample,
-            CommitTime(
-                held.elapsed_ms,
-                held.moment_ms + origin_ms,
-                read_as(StageTimings, held.stages),
-                held.segment,
-            ),
-            held.log_probability,
-        )
-        if message.HasField("held")
-        else None,
-        _read_memory(message, [*message.prefix, *message.draft]),
-        message.is_understood,
-        message.is_in_sentence,
+        index=message.index,
+        begin_sample=message.begin_sample,
+        start_sample=message.start_sample,
+        segment_index=message.segment,
+        kept=tuple(kept),
+        draft=tuple(message.draft),
+        word_end_samples=tuple(ends[1:]),
+        written_word_count=message.written_words,
+        written_token_count=message.written_tokens,
+        spoken_for_sample=message.spoken_for_sample,
+        is_closed=message.is_closed,
+        held=held_word if message.HasField("held") else None,
+        memory=_read_memory(message, [*message.prefix, *message.draft]),
+        is_understood=message.is_understood,
+        is_in_sentence=message.is_in_sentence,
     )
 
 

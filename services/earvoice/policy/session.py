@@ -345,16 +345,16 @@ class TranslationSession:
         if untold is not None:
             totals.add_segment(untold)
         return SessionSnapshot(
-            self._asked,
-            utterance.snapshot(),
-            self._grid if utterance.segment_index else None,
-            self._lag_ms,
-            self._decided_sample,
-            timeline.finished_ms,
-            self._audio.arrivals.origin_s if self._options.merges_segments else None,
-            totals,
-            untold,
-            end if untold is not None else None,
+            options=self._asked,
+            utterance=utterance.snapshot(),
+            grid=self._grid if utterance.segment_index else None,
+            lag_ms=self._lag_ms,
+            decided_sample=self._decided_sample,
+            true_finished_ms=timeline.finished_ms,
+            origin_s=self._audio.arrivals.origin_s if self._options.merges_segments else None,
+            totals=totals,
+            segment=untold,
+            end=end if untold is not None else None,
         )
 
 

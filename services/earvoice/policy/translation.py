@@ -21,6 +21,7 @@ from earvoice.policy.backend import (
     GenerationRequest,
     GenerationSteps,
 )
+from earvoice.policy.evidence import Evidence
 from earvoice.policy.guards import Guards
 from earvoice.policy.history import forgotten_history
 from earvoice.policy.stream_options import StreamOptions
@@ -131,19 +132,8 @@ async def translate(
         the generation, if there is one, to be read to its end.
     """
     evidence, policy = encoded.evidence, utterance.policy
-    samples = utterance.sent_sample - utterance.begin_sample
     timeline.state_count = len(evidence.span_end_samples)
-    # For forgotten audio, the words committed stand in for its source words: how far the text is
-    # behind then depends on the kept audio only, and counting errors do not add up over an endless
-    # utterance.
-    forgotten_word_count = utterance.written_word_count - len(utterance.word_end_samples)
-    heard = Heard(
-        samples * 1000 / options.audio_format.sample_rate_hz,
-        timeline.state_count,
-        forgotten_word_count + evidence.complete_word_count,
-        evidence.has_partial_word,
-        utterance.written_token_count,
-    )
+    heard = _heard(utterance, evidence, options.audio_format.sample_rate_hz)
     request = _request(utterance, encoded, heard, options, guards, final=final)
     if request is None:
         await decoder.stay()
@@ -206,11 +196,12 @@ async def translate(
         guard=guard,
     )
     if options.history_selection is not None and not final:
+        # Of the whole hypothesis on request, as in the released code.
+        whole_or_known = hypothesis if options.sends_hypotheses else known
         forgotten = forgotten_history(
             options.history_selection,
             utterance.kept,
-            # Whole on request, as in the released code.
-            hypothesis if options.sends_hypotheses else known,
+            whole_or_known,
             reading.prefix_attention,
             evidence,
             utterance.start_sample,
@@ -222,10 +213,29 @@ async def translate(
         timeline.hypothesis_tokens = tuple(hypothesis.token_ids)
     # A tail that may turn out not to be understood is not shown either.
     shows_tail = not final and (utterance.is_understood or not options.confidence.least)
-    tail = [(token.starts_word, token.text) for token in hypothesis.tokens[count:]]
+    return words, _tail(utterance, hypothesis.tokens[count:]) if shows_tail else "", reading
+
+
+def _heard(utterance: Utterance, evidence: Evidence, rate_hz: int) -> Heard:
+    # For forgotten audio, the words committed stand in for its source words: how far the text is
+    # behind then depends on the kept audio only, and counting errors do not add up over an endless
+    # utterance.
+    forgotten_word_count = utterance.written_word_count - len(utterance.word_end_samples)
+    return Heard(
+        duration_ms=(utterance.sent_sample - utterance.begin_sample) * 1000 / rate_hz,
+        state_count=len(evidence.span_end_samples),
+        complete_word_count=forgotten_word_count + evidence.complete_word_count,
+        has_partial_word=evidence.has_partial_word,
+        committed_token_count=utterance.written_token_count,
+    )
+
+
+def _tail(utterance: Utterance, uncommitted: Sequence[Token]) -> str:
+    """Return the text that may still change: the beginning of a word that is held, and the rest."""
+    pieces = [(token.starts_word, token.text) for token in uncommitted]
     if utterance.held is not None:
-        tail.insert(0, (utterance.held.starts_word, utterance.held.utf8))
-    return words, written_text(tail) if shows_tail else "", reading
+        pieces.insert(0, (utterance.held.starts_word, utterance.held.utf8))
+    return written_text(pieces)
 
 
 def _request(
