@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from earvoice.runtime.settings import ProcessSettings
+from earvoice.runtime.settings import Port, ProcessSettings
 from earvoice.runtime.tls import ChannelTls
 
 SIGNING_KEY_BYTES = 32
@@ -19,9 +19,7 @@ class GatewaySettings(ProcessSettings):
 
     model_config = SettingsConfigDict(env_prefix="EARVOICE_GATEWAY_")
 
-    port: Annotated[int, Field(ge=0, le=65535)] = Field(
-        8080, description="Port to listen on; 0 takes a free one."
-    )
+    port: Port = Field(8080, description="Port to listen on; 0 takes a free one.")
     tls_certificate_file: Path | None = Field(
         None, description="PEM file of our certificate with its chain; without one there is no TLS."
     )

@@ -7,17 +7,15 @@ from typing import Annotated
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from earvoice.runtime.settings import ModelSettings
+from earvoice.runtime.settings import ModelSettings, Port
 
 
 class DecoderSettings(ModelSettings):
     """The decoder's settings; `EARVOICE_DECODER_PORT` and so on."""
 
-    model_config = SettingsConfigDict(env_prefix="EARVOICE_DECODER_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(env_prefix="EARVOICE_DECODER_")
 
-    port: Annotated[int, Field(ge=0, le=65535)] = Field(
-        50053, description="Port to listen on; 0 takes a free one."
-    )
+    port: Port = Field(50053, description="Port to listen on; 0 takes a free one.")
     max_tokens: Annotated[int, Field(ge=2, le=65_536)] = Field(
         2048, description="Most tokens in one hypothesis, prefix included."
     )

@@ -10,11 +10,10 @@ from typing import Annotated, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from earvoice.runtime.settings import ServiceSettings
+from earvoice.runtime.settings import HIGHEST_PORT, MOST_SESSIONS, Port, ServiceSettings
 from earvoice.runtime.tls import ChannelTls
 
 LOOKED_UP = "dns:///"
-MAX_PORT = 65_535
 TARGET_FORM = "host:port or dns:///name:port, several separated by commas"
 SHORTEST_KEY_BYTES = 32
 
@@ -25,7 +24,7 @@ NamedPort = tuple[str, int]
 class PolicySettings(ServiceSettings):
     """The policy service's settings, read from its environment."""
 
-    model_config = SettingsConfigDict(env_prefix="EARVOICE_POLICY_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(env_prefix="EARVOICE_POLICY_")
 
     resume_keys: SecretStr | None = Field(
         None,
@@ -58,7 +57,7 @@ class PolicySettings(ServiceSettings):
     auth_jwt_tenant_claim: str = Field(
         "sub", min_length=1, description="Claim of a JWT that names the tenant."
     )
-    tenant_session_limit: Annotated[int, Field(ge=0, le=10_000)] = Field(
+    tenant_session_limit: Annotated[int, Field(ge=0, le=MOST_SESSIONS)] = Field(
         0,
         description="Most concurrent sessions of one tenant at each replica; 0 for no limit but "
         "`SESSION_LIMIT`.",
@@ -83,10 +82,8 @@ class PolicySettings(ServiceSettings):
         min_length=16,
         description="Secret sent to encoder and decoder: one from their `ACCESS_TOKEN`.",
     )
-    port: Annotated[int, Field(ge=0, le=65535)] = Field(
-        50051, description="Port to listen on; 0 takes a free one."
-    )
-    session_limit: Annotated[int, Field(ge=1, le=10_000)] = Field(
+    port: Port = Field(50051, description="Port to listen on; 0 takes a free one.")
+    session_limit: Annotated[int, Field(ge=1, le=MOST_SESSIONS)] = Field(
         64, description="Most concurrent sessions; one more is refused with RESOURCE_EXHAUSTED."
     )
     encoder_target: str = Field(
@@ -227,7 +224,7 @@ def _host_and_port(part: str, text: str) -> tuple[str, int]:
     host, _, port = part.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     is_host = bool(bare) and "/" not in bare and (":" not in bare or bare != host)
-    is_port = port.isascii() and port.isdigit() and 1 <= int(port) <= MAX_PORT
+    is_port = port.isascii() and port.isdigit() and 1 <= int(port) <= HIGHEST_PORT
     try:
         # The form in which a host is looked up; one with an empty or a long part has none.
         bare.encode("idna")

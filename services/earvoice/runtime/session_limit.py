@@ -14,9 +14,8 @@ from typing import Literal
 from earvoice.runtime.authentication import current_tenant
 from earvoice.runtime.errors import EarvoiceError, NotReadyError, SessionLimitError
 from earvoice.runtime.machine import available_cpus, descriptor_limit, open_descriptors
-from earvoice.runtime.settings import ModelSettings
+from earvoice.runtime.settings import MOST_SESSIONS, ModelSettings
 
-MOST_SESSIONS = 10_000
 RETRY_AFTER_MS = 1000
 EARLIEST_RETRY_S = 1.0
 RETRY_INTERVAL_S = 0.25

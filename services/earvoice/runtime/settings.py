@@ -26,6 +26,10 @@ OTLP_PROTOCOL = "OTEL_EXPORTER_OTLP_PROTOCOL"
 SHORTEST_TOKEN_CHARACTERS = 16
 SHIPPED_MODEL = "earvoice-en-x-small"
 
+HIGHEST_PORT = 65_535
+MOST_SESSIONS = 10_000
+Port = Annotated[int, Field(ge=0, le=HIGHEST_PORT)]
+
 _AnySettings = TypeVar("_AnySettings", bound=BaseSettings)
 
 
@@ -39,9 +43,7 @@ class ProcessSettings(BaseSettings):
     model_config = SettingsConfigDict(frozen=True, extra="forbid")
 
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")
-    port: Annotated[int, Field(ge=0, le=65535)] = Field(
-        0, description="Port to listen on; 0 takes a free one."
-    )
+    port: Port = Field(0, description="Port to listen on; 0 takes a free one.")
     address_file: Path | None = Field(
         None, description="File to write `host:port` to once the service is ready."
     )
@@ -76,7 +78,7 @@ class ProcessSettings(BaseSettings):
         description="File for spans, as OTLP/JSON lines, if no OTLP endpoint is set; renamed to "
         "`FILE.1` past 64 MiB.",
     )
-    metrics_port: Annotated[int, Field(ge=0, le=65535)] = Field(
+    metrics_port: Port = Field(
         0, description="Port of the Prometheus endpoint `/metrics` on `HOST`; 0 for none."
     )
 
@@ -108,7 +110,7 @@ class ProcessSettings(BaseSettings):
 class ServiceSettings(ProcessSettings):
     """Settings of every gRPC service, read from its environment."""
 
-    health_port: Annotated[int, Field(ge=0, le=65535)] = Field(
+    health_port: Port = Field(
         0,
         description="Port on `HOST` that serves only health checks, always without TLS, for "
         "probes that have no certificate; 0 for none.",
@@ -148,7 +150,7 @@ def shipped_model_path() -> Path:
 class ModelSettings(ServiceSettings):
     """Settings that the encoder and the decoder service share."""
 
-    session_limit: Literal["auto"] | Annotated[int, Field(ge=1, le=10_000)] = Field(
+    session_limit: Literal["auto"] | Annotated[int, Field(ge=1, le=MOST_SESSIONS)] = Field(
         "auto",
         description="Most concurrent sessions; one more is refused with RESOURCE_EXHAUSTED. "
         "`auto` measures at the start how many live sessions the engine can serve.",
