@@ -192,7 +192,7 @@ class ScriptedDecoder:
     def halt(self) -> None:
         self.halts += 1
 
-    async def stay(self) -> None:
+    async def keep_alive(self) -> None:
         """Nobody's patience ends here."""
 
 

@@ -139,7 +139,7 @@ class DecisionPolicy(Declared, ABC):
         """Enter an utterance that another policy has begun. Called once, before anything else."""
         del committed_word_count, committed_token_count
 
-    def pass_by(self, heard: Heard) -> None:
+    def skip_segment(self, heard: Heard) -> None:
         """Note that the guards allow no commit in a segment: what was due then is skipped.
 
         Called in place of `wants_hypothesis`.

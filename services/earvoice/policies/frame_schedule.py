@@ -93,7 +93,7 @@ class FrameSchedule(DecisionPolicy):
         self.progress.written = heard.committed_token_count + count
         return Decision(count)
 
-    def pass_by(self, heard: Heard) -> None:
+    def skip_segment(self, heard: Heard) -> None:
         """Skip the steps: a silent beginning is not made up for later."""
         self.progress.decided_ms = heard.duration_ms
 

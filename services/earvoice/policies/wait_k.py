@@ -108,7 +108,7 @@ class WaitK(DecisionPolicy):
         self.counts.written += due
         return words_decision(hypothesis, due, commit_end=self.ends_early)
 
-    def pass_by(self, heard: Heard) -> None:
+    def skip_segment(self, heard: Heard) -> None:
         """Count the words due as written: a silent beginning is not made up for later."""
         self.counts.written += max(0, self.due_word_count(heard))
 

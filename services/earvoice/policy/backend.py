@@ -101,5 +101,5 @@ class DecoderBackend(Protocol):
     def halt(self) -> None:
         """Ask the running generation to stop; its end still comes."""
 
-    async def stay(self) -> None:
+    async def keep_alive(self) -> None:
         """Show that the session is alive although there is nothing to decode."""

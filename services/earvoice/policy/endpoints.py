@@ -188,7 +188,7 @@ class Endpointer:
         start_sample: int,
         end_sample: int,
         spoken_for_sample: int,
-        judged_sample: int = 0,
+        previous_end_sample: int = 0,
         *,
         in_sentence: bool = False,
     ) -> Endpoint | None:
@@ -206,8 +206,8 @@ class Endpointer:
         Args:
             spoken_for_sample: committed words attend to audio up to here; the utterance does not
                 end before it.
-            judged_sample: end of the segment before. Pauses that were over then are not judged
-                again, if they may have been within a sentence.
+            previous_end_sample: end of the segment before. Pauses that were over then are not
+                judged again, if they may have been within a sentence.
             in_sentence: whether the text of that segment ends within a sentence.
         """
         if not self._ends_at_pauses:
@@ -219,10 +219,10 @@ class Endpointer:
             quiet_end = end_sample - self._kept_silence_samples
             return Endpoint(max(quiet_end, spoken_for_sample), "pause")
         for start, end in _pauses(evidence, end_sample):
-            if end <= judged_sample and self._in_sentence_samples > self._pause_samples:
+            if end <= previous_end_sample and self._in_sentence_samples > self._pause_samples:
                 continue
             # Of a pause that begins later, that text does not say whether it is in a sentence.
-            waits = in_sentence and start < judged_sample
+            waits = in_sentence and start < previous_end_sample
             needed_samples = self._in_sentence_samples if waits else self._pause_samples
             quiet_from = self._quiet_from(evidence, start_sample, start, end)
             # The next utterance begins with half a pause of silence, not with all of it.

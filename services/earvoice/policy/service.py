@@ -38,7 +38,7 @@ SERVER_VERSION = version("earvoice")
 
 SERVICE_NAME = public_pb.DESCRIPTOR.services_by_name["SpeechTranslationService"].full_name
 
-MAX_FAREWELL_S = 1.0
+MAX_ENDING_S = 1.0
 """Longest part of the grace that is reserved for ending the streams that are left."""
 
 _LOG = logging.getLogger("earvoice.policy.service")
@@ -136,7 +136,7 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
             drained = group.create_task(self._sessions.drain())
             for stream in tuple(self._streams):
                 await stream.leave(grace_s)
-            farewell_s = min(MAX_FAREWELL_S, grace_s / 4)
+            farewell_s = min(MAX_ENDING_S, grace_s / 4)
             await asyncio.wait([drained], timeout=grace_s - farewell_s)
             for stream in tuple(self._streams):
                 await stream.end(

@@ -260,9 +260,9 @@ class TranslationSession:
             encoded = await self._encoder.encode(audio)
             timeline.encoder = encoded.timings
             heard = encoded.evidence, start_sample, segment.end_sample, spoken_for_sample
-            judged_sample = self._grid.boundary(utterance.segment_index)
+            previous_end_sample = self._grid.boundary(utterance.segment_index)
             endpoint = self._endpointer.find_pause(
-                *heard, judged_sample, in_sentence=utterance.is_in_sentence
+                *heard, previous_end_sample, in_sentence=utterance.is_in_sentence
             )
             limit_sample = self._endpointer.limit_sample(start_sample)
             next_end_sample = self._grid.boundary(segment.index + 1)

@@ -136,7 +136,7 @@ async def translate(
     heard = _heard(utterance, evidence, options.audio_format.sample_rate_hz)
     request = _request(utterance, encoded, heard, options, guards, final=final)
     if request is None:
-        await decoder.stay()
+        await decoder.keep_alive()
         if not final:
             return (), None, None
         # Without a hypothesis, only an utterance's end releases what is held back.
@@ -252,7 +252,7 @@ def _request(
         return None
     if options.uses_guards and guards.lacks_evidence(evidence):
         if not final:
-            policy.pass_by(heard)
+            policy.skip_segment(heard)
         elif evidence.frame_count:
             guards.note("evidence")
         return None

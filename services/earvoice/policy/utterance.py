@@ -15,13 +15,13 @@ from earvoice.runtime.punctuation import CLOSING_MARKS, SENTENCE_ENDS
 
 LOOPING_SEGMENTS = 3
 """After this many segments in which a loop blocked every commit, none will get through."""
-ALIKE, OPENING, UNLIKE = 0.8, 0.55, 0.45
+AGREEING_LIKENESS, OPENING_LIKENESS, DIFFERING_LIKENESS = 0.8, 0.55, 0.45
 """Thresholds of `likeness`: from the first on, encoder and decoder hear the same, whatever the
 confidence of the words; from the second on, a few words may open an utterance; below the third they
 hear different things, as when nobody speaks the language."""
-FEW_LETTERS = 8
+FEW_LETTER_COUNT = 8
 """Up to this many are not compared, only counted: see `agreement`."""
-LEAST_LETTERS, MOST_LETTERS = 4, 200
+LEAST_LETTER_COUNT, MOST_LETTER_COUNT = 4, 200
 """Fewest that can be compared before a number; most that are compared, however long the text."""
 _FIGURES = re.compile(r"\S*\d")
 
@@ -208,11 +208,11 @@ class Utterance(UtteranceState):
         if not confidence.compares or not is_heard or self.start_sample > self.begin_sample:
             return is_sure
         if not final:
-            return is_sure and likeness(words, transcript) >= OPENING
-        if is_sure and agreement(words, transcript) >= UNLIKE:
+            return is_sure and likeness(words, transcript) >= OPENING_LIKENESS
+        if is_sure and agreement(words, transcript) >= DIFFERING_LIKENESS:
             return True
         # The surer the words are, the less alike they need to be.
-        least = max(UNLIKE, ALIKE - sure / len(words) * 2 / 3)
+        least = max(DIFFERING_LIKENESS, AGREEING_LIKENESS - sure / len(words) * 2 / 3)
         return likeness(words, transcript, whole=True) >= least
 
     def forget(self, token_count: int, start_sample: int) -> None:
@@ -241,7 +241,7 @@ def agreement(words: Sequence[Word], transcript: str) -> float:
     For "Bye." the encoder may hear "f hie"; for a word of another language it hears nothing.
     """
     count = len(_letters(_text_of(words)))
-    if not 0 < count <= FEW_LETTERS:
+    if not 0 < count <= FEW_LETTER_COUNT:
         return likeness(words, transcript)
     return len(_letters(transcript)) / count
 
@@ -269,10 +269,10 @@ def likeness(words: Sequence[Word], transcript: str, *, whole: bool = False) -> 
     text = _text_of(words)
     before = _FIGURES.split(text, maxsplit=1)[0]
     ours, theirs = (
-        _letters(each)[:MOST_LETTERS] for each in (text if whole else before, transcript)
+        _letters(each)[:MOST_LETTER_COUNT] for each in (text if whole else before, transcript)
     )
     if not whole:
-        if before != text and len(ours) < LEAST_LETTERS:
+        if before != text and len(ours) < LEAST_LETTER_COUNT:
             return float(bool(theirs))
         theirs = theirs[: len(ours)]
     return SequenceMatcher(None, ours, theirs, autojunk=False).ratio() if ours or theirs else 0.0

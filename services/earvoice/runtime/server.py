@@ -31,7 +31,7 @@ from earvoice.runtime.transport import (
 
 _LOG = logging.getLogger("earvoice.runtime.server")
 
-LAST_WORDS_S = DISCARD_TIMEOUT_S + 0.5
+STATUS_FLUSH_S = DISCARD_TIMEOUT_S + 0.5
 """How long the last statuses may take to go out once everything else has ended: longer than callers
 that are still sending are listened to."""
 
@@ -137,7 +137,7 @@ class ServiceServer:
         except TimeoutError:
             _LOG.warning("sessions still running after the grace", extra={"grace_s": grace_s})
         # A session that has ended may still be sending its status.
-        await self.stop(grace_s=LAST_WORDS_S)
+        await self.stop(grace_s=STATUS_FLUSH_S)
         _LOG.info("stopped")
 
     def _take_signals(self) -> None:

@@ -16,7 +16,13 @@ from earvoice.policies import Edatt
 from earvoice.policies.base import Token
 from earvoice.policy.event import SessionTotals, TailChanged, UtteranceEnded, WordsReleased
 from earvoice.policy.stream_options import CommitUnit, Confidence, Endpointing
-from earvoice.policy.utterance import ALIKE, OPENING, UNLIKE, agreement, likeness
+from earvoice.policy.utterance import (
+    AGREEING_LIKENESS,
+    DIFFERING_LIKENESS,
+    OPENING_LIKENESS,
+    agreement,
+    likeness,
+)
 from earvoice.policy.wire.config import effective_config, stream_options
 from earvoice.policy.wire.events import ResponseWriter
 from earvoice.policy.words import CommitTime, StageTimings, Word, join_pieces
@@ -249,7 +255,7 @@ PARTS = (
 def test_letters_that_both_have_heard(written: str, transcript: str, *, alike: bool):
     """Blanks, marks and case are not heard; of words that are not sure at all four fifths are."""
     words = [word(text, -3.0) for text in written.split()]
-    assert (likeness(words, transcript, whole=True) >= ALIKE) == alike
+    assert (likeness(words, transcript, whole=True) >= AGREEING_LIKENESS) == alike
 
 
 @pytest.mark.parametrize(
@@ -271,7 +277,7 @@ def test_so_much_of_the_transcript_as_there_are_words_is_compared(
 ):
     """Words come later than the encoder's labels."""
     words = [word(text, -0.1) for text in written.split()]
-    assert (likeness(words, transcript) < OPENING) == unlike
+    assert (likeness(words, transcript) < OPENING_LIKENESS) == unlike
 
 
 @pytest.mark.parametrize(
@@ -289,7 +295,7 @@ def test_of_few_letters_it_is_enough_that_as_many_are_heard(
     written: str, transcript: str, *, agrees: bool
 ):
     words = [word(text, -0.1) for text in written.split()]
-    assert (agreement(words, transcript) >= UNLIKE) == agrees
+    assert (agreement(words, transcript) >= DIFFERING_LIKENESS) == agrees
 
 
 def test_a_letter_in_two_pieces_is_heard_as_one():

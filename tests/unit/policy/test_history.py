@@ -78,7 +78,7 @@ class TalkDecoder:
     def halt(self) -> None:
         self.halts += 1
 
-    async def stay(self) -> None:
+    async def keep_alive(self) -> None:
         """Nobody's patience ends here."""
 
 

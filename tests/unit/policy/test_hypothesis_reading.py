@@ -30,7 +30,7 @@ class PreparedDecoder:
     def halt(self) -> None:
         """Nobody listens."""
 
-    async def stay(self) -> None:
+    async def keep_alive(self) -> None:
         """Nobody's patience ends here."""
 
 

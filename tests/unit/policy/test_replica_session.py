@@ -216,7 +216,7 @@ async def test_a_halt_names_the_running_generation():
             decoder.halt()
     await asyncio.sleep(0)
     assert call.written[-1].halt.generation_id == 1
-    await decoder.stay()
+    await decoder.keep_alive()
     assert call.written[-1].halt.generation_id == 0
 
 

@@ -185,7 +185,7 @@ def test_a_short_hypothesis_leaves_nothing_over():
 def test_what_the_guards_did_not_allow_is_not_made_up_for(policy):
     """After a silent beginning a schedule goes on at its pace, without a burst."""
     for index in range(1, 21):
-        policy.pass_by(Heard(200 * index, 40))
+        policy.skip_segment(Heard(200 * index, 40))
     hypothesis = make_hypothesis(words(*range(5, 25)))
     assert policy.decide(Heard(4200, 40), hypothesis).new_token_count == 1
 

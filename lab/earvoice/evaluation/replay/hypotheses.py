@@ -291,7 +291,7 @@ class ContinuationMemo:
         return best
 
 
-class SearchDesk:
+class SearchBatcher:
     """Collects tasks until every session waits, then does them all. Belongs to one event loop."""
 
     def __init__(self, work: Callable[[Sequence[SearchTask]], None]) -> None:
@@ -342,7 +342,7 @@ class OpenedInput:
         recording: Recording,
         recorded: RecordedInput,
         language: str,
-        desk: SearchDesk,
+        desk: SearchBatcher,
         tally: Counter[str],
     ) -> None:
         self.recorded = recorded

@@ -35,7 +35,7 @@ from earvoice.evaluation.replay.decoding_cost import COST_FILE, cost_book, measu
 from earvoice.evaluation.replay.hypotheses import (
     AttentionChoice,
     OpenedInput,
-    SearchDesk,
+    SearchBatcher,
     SearchTask,
     search,
 )
@@ -98,7 +98,7 @@ class Replay:
         self._model_path = model_path
         self._keeps_hypotheses = keeps_hypotheses
         self._opening = (self.served.tokens.end_token, *self.served.language_tokens[self.language])
-        self._desk = SearchDesk(self._search)
+        self._desk = SearchBatcher(self._search)
         self._cost_of = cost_book(
             self.recording.folder / COST_FILE.format(self.language),
             lambda beam_size: measure_cost(

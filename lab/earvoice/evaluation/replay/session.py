@@ -115,7 +115,7 @@ class ReplayedDecoder:
     def halt(self) -> None:
         self._halted = True
 
-    async def stay(self) -> None:
+    async def keep_alive(self) -> None:
         """Do nothing: a replay is never abandoned."""
 
     async def _generate_greedily(

@@ -387,7 +387,7 @@ class DecoderSession(ReplicaSession):
         # Reading goes on meanwhile: a reader that waits for its own writes can lock up both ends.
         self._halting = asyncio.create_task(self._halt(self._generation_id))
 
-    async def stay(self) -> None:
+    async def keep_alive(self) -> None:
         """Keep the decoder from taking a long silence for a caller that is gone."""
         try:
             # No generation has this number, so that halting it is a sign of life and nothing more.
