@@ -274,6 +274,37 @@ EventWriter = TextWriter | LabelledTextWriter | JsonLineWriter | SubtitleWriter 
 """Takes events; ``close`` writes what is left, even after a failed translation."""
 
 
+class StatusLine:
+    """A terminal's last line, which is replaced until it is erased.
+
+    Args:
+        width: columns of the terminal: a line that wraps could not be replaced.
+    """
+
+    def __init__(self, output: TextIO, width: int) -> None:
+        self._output = output
+        self._width = width
+        self._shown = ""
+
+    def show(self, line: str) -> None:
+        line = line[: self._width - 1]
+        self._output.write(f"\r{line.ljust(len(self._shown))}")
+        self._output.flush()
+        self._shown = line
+
+    def say(self, message: str) -> None:
+        """Write a message on a line of its own, in place of this one."""
+        self.erase()
+        self._output.write(f"{message}\n")
+        self._output.flush()
+
+    def erase(self) -> None:
+        if self._shown:
+            self.show("")
+            self._output.write("\r")
+            self._output.flush()
+
+
 class Progress:
     """Progress of a long translation: a line that counts up and is erased at the end.
 
@@ -282,11 +313,10 @@ class Progress:
     """
 
     def __init__(self, output: TextIO, name: str, width: int) -> None:
-        self._output = output
+        self._line = StatusLine(output, width)
         self._name = name
         self._width = width
         self.duration_ms: float | None = None
-        self._shown = ""
 
     def write(self, event: TranslationEvent) -> None:
         if not self._width or not isinstance(event, SegmentDone):
@@ -295,23 +325,12 @@ class Progress:
         if self.duration_ms:
             share = min(event.end_ms / self.duration_ms, 1.0)
             line += f" of {self.duration_ms / 1000:.1f} s ({share:.0%})"
-        # A line that wraps could not be replaced: a long name loses its beginning.
+        # A long name loses its beginning, so that the count is seen.
         name = self._name[-max(1, self._width - len(line) - 3) :]
-        self._replace(f"{name}: {line}"[: self._width - 1])
+        self._line.show(f"{name}: {line}")
 
     def say(self, message: str) -> None:
-        """Write a message on a line of its own, replacing the count."""
-        self.close()
-        self._output.write(f"earvoice: {self._name}: {message}\n")
-        self._output.flush()
+        self._line.say(f"earvoice: {self._name}: {message}")
 
     def close(self) -> None:
-        if self._shown:
-            self._replace("")
-            self._output.write("\r")
-            self._output.flush()
-
-    def _replace(self, line: str) -> None:
-        self._output.write(f"\r{line.ljust(len(self._shown))}")
-        self._output.flush()
-        self._shown = line
+        self._line.erase()

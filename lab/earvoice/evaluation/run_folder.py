@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from earvoice.cli.command import CommandError
+from earvoice.cli.output import StatusLine
 from earvoice.evaluation.instance import Unit
 from earvoice.evaluation.log import LogError, Record, parse_object, read_records
 from earvoice.evaluation.log_formats import describe_runs
@@ -25,47 +27,35 @@ class RunProgress:
     """A line that counts up on a terminal; elsewhere a new line for each tenth."""
 
     def __init__(self, name: str, total: int, finished: int) -> None:
-        self._output = sys.stderr
+        self._line = StatusLine(sys.stderr, shutil.get_terminal_size().columns)
         self._name = name
         self._total = total
         self._finished = finished
         self._failed = 0
         self._audio_ms = 0.0
-        self._on_terminal = self._output.isatty()
-        self._shown = ""
+        self._on_terminal = sys.stderr.isatty()
 
     def count(self, audio_ms: float) -> None:
         self._finished += 1
         self._audio_ms += audio_ms
         if self._on_terminal:
-            self._replace(self._line())
+            self._line.show(self._counts())
         elif self._finished * _LINES // self._total > (self._finished - 1) * _LINES // self._total:
-            self._output.write(f"{self._line()}\n")
-            self._output.flush()
+            self._line.say(self._counts())
 
     def fail(self, message: str) -> None:
         self._failed += 1
-        self.close()
-        self._output.write(f"{message}\n")
-        self._output.flush()
+        self._line.say(message)
 
     def close(self) -> None:
-        if self._shown:
-            self._replace("")
-            self._output.write("\r")
-            self._output.flush()
+        self._line.erase()
 
-    def _line(self) -> str:
+    def _counts(self) -> str:
         failed = f", {self._failed} failed" if self._failed else ""
         return (
             f"{self._name}: {self._finished} of {self._total} recordings{failed}, "
             f"{self._audio_ms / _MS_PER_MINUTE:.1f} min of audio"
         )
-
-    def _replace(self, line: str) -> None:
-        self._output.write(f"\r{line.ljust(len(self._shown))}")
-        self._output.flush()
-        self._shown = line
 
 
 # SimulEval requires source and target in config.yaml. It rewrites the file whenever it scores, so

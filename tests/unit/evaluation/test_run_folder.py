@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from earvoice.cli.command import CommandError
 from earvoice.evaluation.log import LogError
-from earvoice.evaluation.run_folder import EvaluationFolder
+from earvoice.evaluation.run_folder import EvaluationFolder, RunProgress
 from earvoice.evaluation.source_set import SourceRecording
 from tests.unit.evaluation.session import short_session
 
@@ -134,3 +136,17 @@ def test_a_log_of_something_else_is_not_touched(tmp_path):
     with pytest.raises(CommandError, match="give another --output"):
         EvaluationFolder(tmp_path, SETTINGS)
     assert (tmp_path / "instances.log").read_text() == "{}\n"
+
+
+def test_progress_stays_on_one_line_of_a_narrow_terminal(monkeypatch):
+    """A line that wraps would leave pieces behind; at the end nothing is left."""
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "24")
+    progress = RunProgress("record", total=200, finished=0)
+    progress.count(60_000)
+    progress.close()
+    shown, *erased = terminal.getvalue().split("\r")[1:]
+    assert shown == "record: 1 of 200 record"
+    assert "".join(erased).strip() == ""
