@@ -48,7 +48,9 @@ from earvoice.evaluation.source_set import (
     read_source_set,
 )
 from earvoice.policies.registry import is_file_form, resolved_file
+from earvoice.policy.wire.config import check_language
 from earvoice.runtime.audio_format import WORDS, AudioFormat
+from earvoice.runtime.errors import LanguageNotSupportedError
 from earvoice.runtime.settings import SettingsError, load_settings
 
 # Options that differ between recordings, or do not change results.
@@ -260,19 +262,21 @@ def check_session_options(options: argparse.Namespace) -> None:
     read_translation_options(options, AudioFormat(), "und", paced=options.live)
 
 
+def served_language(flag: str, tag: str | None, served: Sequence[str]) -> str:
+    """Return the model's tag for a language, its first for None: ``de-AT`` is served by ``de``."""
+    try:
+        return check_language(flag, tag or served[0], served)
+    except LanguageNotSupportedError as error:
+        raise CommandError(error.message) from error
+
+
 async def choose_session(
     client: TranslationClient, options: argparse.Namespace
 ) -> TranslationOptions:
     model = await find_model(client, options.model)
-    for tag, allowed in (
-        (options.to, model.target_languages),
-        (options.source, (model.source_language,)),
-    ):
-        if tag and tag not in allowed:
-            raise CommandError(
-                f"language = {tag!r} is not served by {model.name}; served: {', '.join(allowed)}"
-            )
-    target = options.to or model.target_languages[0]
+    if options.source:
+        served_language("--from", options.source, [model.source_language])
+    target = served_language("--to", options.to, model.target_languages)
     return read_translation_options(options, AudioFormat(), target, paced=options.live)
 
 

@@ -311,6 +311,13 @@ async def test_a_finished_run_is_not_taken_for_another_model_s(evaluate, test_se
     assert 'another session.model_hash: "f00" there, "bad" now' in errors
 
 
+async def test_a_language_is_taken_by_its_region(evaluate):
+    """As the services take it: a model of German writes for Austria."""
+    async with serve(TalkingService()) as address:
+        status, _, errors = await evaluate(address, "--to", "de-AT", "--from", "en-US")
+    assert status == 0, errors
+
+
 async def test_transcripts_are_not_added_to_a_run_without_them(evaluate):
     """Half a log with transcripts is none that can be judged by them."""
     async with serve(TalkingService()) as address:
@@ -323,8 +330,8 @@ async def test_transcripts_are_not_added_to_a_run_without_them(evaluate):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--to", "fr"), "language = 'fr' is not served by m; served: de"),
-        (("--from", "de"), "language = 'de' is not served by m; served: en"),
+        (("--to", "fr"), "--to = 'fr' is not allowed; allowed: de"),
+        (("--from", "de"), "--from = 'de' is not allowed; allowed: en"),
         (("--model", "x"), "model = 'x' is not served; served: m"),
         (("--policy", "edatt:alfa=1"), "edatt:alfa is not a parameter"),
         (("--streams", "0"), "must be 1 or more"),

@@ -192,7 +192,10 @@ def test_a_recording_goes_on_with_its_own_test_set_and_model(
         ((), "no setting was given"),
         (("--policy", "edatt:alpha=2"), "alpha"),
         (("--policy", "edatt@segment=300"), "nothing was recorded at 300 ms"),
-        (("--policy", "edatt@segment=400", "--to", "xx"), "--to xx is not served; served: de"),
+        (
+            ("--policy", "edatt@segment=400", "--to", "xx"),
+            "--to = 'xx' is not allowed; allowed: de",
+        ),
         (("--policy", "edatt:alpha=0.1@tempo=3"), "tempo is not a parameter; allowed: segment"),
         (("--policy", "edatt@segment=400", "--limit", "0"), "--limit 0 is not allowed"),
     ],

@@ -19,7 +19,7 @@ from earvoice.api.v1 import types_pb2
 from earvoice.cli.command import CommandError, ExitCode, gather
 from earvoice.client.options import write_config
 from earvoice.decoder.search import SearchStrategy
-from earvoice.evaluation.evaluate import describe_session
+from earvoice.evaluation.evaluate import describe_session, served_language
 from earvoice.evaluation.instance import default_unit
 from earvoice.evaluation.log import Record, read_records
 from earvoice.evaluation.recorder import record_inputs
@@ -87,9 +87,7 @@ class Replay:
         self.model_hash = self.recording.describe().model_hash
         self.served = read_served_model(self.recording.folder)
         languages = self.served.description.target_language_codes
-        if language is not None and language not in languages:
-            raise CommandError(f"--to {language} is not served; served: {', '.join(languages)}")
-        self.language = language or languages[0]
+        self.language = served_language("--to", language, languages)
         self.limit = limit
         self.inputs = self.recording.inputs()[:limit]
         if not self.inputs:

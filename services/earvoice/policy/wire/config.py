@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, get_args
 
@@ -205,7 +205,7 @@ def _default_policy(model: Model, policies: Policies, target: str) -> DecisionPo
         ) from error
 
 
-def check_language(field: str, code: str, allowed: list[str]) -> str:
+def check_language(field: str, code: str, allowed: Sequence[str]) -> str:
     """Return the model's tag for a language; ``en-US`` is served by ``en``."""
     if not code and len(allowed) == 1:
         return allowed[0]
