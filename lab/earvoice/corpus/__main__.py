@@ -8,7 +8,6 @@ of each word.
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from earvoice.corpus.build import first_shards, plan_shards
@@ -27,6 +26,7 @@ from earvoice.corpus.recipe import SEED
 from earvoice.corpus.states import pretrained_encoder, write_shards
 from earvoice.corpus.synthesizer import MissingEngineError
 from earvoice.corpus.texts import read_pairs
+from earvoice.evaluation.script import run_script
 
 
 def main() -> None:
@@ -80,7 +80,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (MissingEngineError, OSError) as error:
-        sys.exit(str(error))
+    run_script(main, MissingEngineError)

@@ -24,7 +24,6 @@ import matplotlib as mpl
 import torch
 from matplotlib.figure import Figure
 
-from earvoice.cli.command import CommandError
 from earvoice.decoder.strategy import TokenTable
 from earvoice.evaluation.collector import describe_segment
 from earvoice.evaluation.commands import (
@@ -41,7 +40,7 @@ from earvoice.evaluation.replay.run import Replay
 from earvoice.evaluation.replay.setting import ReplaySetting, parse_settings
 from earvoice.evaluation.run_folder import EvaluationFolder, RunProgress
 from earvoice.evaluation.score import ScoringOptions
-from earvoice.models.errors import ModelError
+from earvoice.evaluation.script import run_script
 from earvoice.policies.base import longest_common_prefix_tokens
 
 SHARES = ("last state", "last but one", "if all were alike")
@@ -330,7 +329,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (CommandError, ModelError, OSError) as error:
-        sys.exit(str(error))
+    run_script(main)

@@ -23,13 +23,12 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from earvoice.cli.command import CommandError
 from earvoice.evaluation.bootstrap import RESAMPLES, SEED, Estimate, estimate
 from earvoice.evaluation.curves import as_tsv, draw_curves, point_rows, quality_at
 from earvoice.evaluation.recording import read_served_model
 from earvoice.evaluation.run_folder import SETTINGS_NAME, read_settings
 from earvoice.evaluation.score import ScoringOptions
-from earvoice.models.errors import ModelError
+from earvoice.evaluation.script import run_script
 from earvoice.studies.claims import (
     CLAIMS,
     CURVES,
@@ -394,7 +393,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (CommandError, ModelError, OSError) as error:
-        sys.exit(str(error))
+    run_script(main)

@@ -21,13 +21,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from earvoice.cli.command import CommandError
 from earvoice.corpus.sound import Sound, read_sound
 from earvoice.corpus.spoken import said_words, spoken_form, transcript
 from earvoice.evaluation.log import SpokenWord, read_lines, read_spoken_words
+from earvoice.evaluation.script import run_script
 from earvoice.evaluation.source_set import read_sources
 from earvoice.models.checkpoint import Checkpoint, load_checkpoint
-from earvoice.models.errors import ModelError
 from earvoice.runtime.files import atomic_write
 from earvoice.training.ctc import align
 
@@ -104,7 +103,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (CommandError, ModelError, OSError) as error:
-        sys.exit(str(error))
+    run_script(main)

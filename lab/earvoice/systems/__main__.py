@@ -6,15 +6,13 @@ The rows of the results page, as SYSTEM.tsv, and checkpoints for the services go
 from __future__ import annotations
 
 import argparse
-import sys
 from importlib import import_module
 from pathlib import Path
 
 import torch
 
-from earvoice.cli.command import CommandError
 from earvoice.corpus.synthesizer import MissingEngineError
-from earvoice.models.errors import ModelError
+from earvoice.evaluation.script import run_script
 from earvoice.runtime.settings import shipped_model_path
 
 SYSTEMS = ("caat", "cascade", "han", "meta", "nguyen", "papi")
@@ -53,7 +51,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (CommandError, MissingEngineError, ModelError, OSError) as error:
-        sys.exit(str(error))
+    run_script(main, MissingEngineError)

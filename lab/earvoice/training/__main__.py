@@ -22,7 +22,7 @@ from earvoice.corpus.espeak_library import phonemes
 from earvoice.corpus.recipe import LANGUAGE_WEIGHTS, SEED, SHORT_TATOEBA_SHARE, TEXT_WEIGHTS
 from earvoice.corpus.synthesizer import MissingEngineError
 from earvoice.corpus.texts import Pair, read_pairs
-from earvoice.models.errors import ModelError
+from earvoice.evaluation.script import run_script
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.training.ctc import (
     DROPOUT,
@@ -330,7 +330,4 @@ def run_scores(options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (OtherBeginningError, MissingEngineError, ModelError, OSError) as error:
-        sys.exit(str(error))
+    run_script(main, OtherBeginningError, MissingEngineError)

@@ -20,6 +20,7 @@ import soundfile
 
 from earvoice.evaluation.log import Record, read_records
 from earvoice.evaluation.quality import count_errors, plain_words, word_error_rate
+from earvoice.evaluation.script import run_script
 from earvoice.training.teacher import loops
 
 if TYPE_CHECKING:
@@ -142,4 +143,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)
