@@ -9,7 +9,8 @@ import argparse
 import hashlib
 import random
 import sys
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,37 +78,11 @@ if TYPE_CHECKING:
 
 SHORT_WORDS = 5
 HEARD_SHARDS = ("real-", "dev-")
-NEED_DATA = ("hear", "vocabulary", "translations", "encoder", "labels", "upper", "attune", "export")
-NEED_NO_RUN = ("hear", "vocabulary")
-STATES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "ctc": (CTC_FILE, ()),
-    "english": (ENGLISH_FILE, ("ctc",)),
-    "translations": (TRANSLATIONS_FILE, ()),
-    "encoder": (ENCODER_FILE, ("ctc", "english")),
-    "labels": (LABELS_FILE, ("ctc", "encoder")),
-    "upper": (UPPER_FILE, ("ctc", "encoder", "labels")),
-    "attune": (ATTUNED_FILE, ("ctc", "english", "encoder", "labels")),
-}
-"""By step: the file of its state, and the steps that it begins from."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m earvoice.training", description=__doc__)
-    steps = {
-        "adopt": run_adopt,
-        "hear": run_hear,
-        "vocabulary": run_vocabulary,
-        "ctc": run_ctc,
-        "english": run_english,
-        "translations": run_translations,
-        "encoder": run_encoder,
-        "labels": run_labels,
-        "upper": run_upper,
-        "attune": run_attune,
-        "export": run_export,
-        "scores": run_scores,
-    }
-    parser.add_argument("step", choices=steps)
+    parser.add_argument("step", choices=STEPS)
     parser.add_argument("--corpus", type=Path, required=True, help="what earvoice.corpus wrote")
     parser.add_argument("--data", type=Path, help="texts and recordings")
     parser.add_argument("--run", type=Path, help="where the state is kept")
@@ -127,9 +102,10 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="adopt: a checkpoint's folder")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
-    if options.data is None and options.step in NEED_DATA:
+    step = STEPS[options.step]
+    if options.data is None and step.needs_data:
         parser.error(f"{options.step} needs --data")
-    if options.run is None and options.step not in NEED_NO_RUN:
+    if options.run is None and step.needs_run:
         parser.error(f"{options.step} needs --run")
     if options.wait_k and options.step != "english":
         parser.error("--wait-k is for english")
@@ -140,14 +116,14 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     if options.run is not None:
         options.run.mkdir(parents=True, exist_ok=True)
-    steps[options.step](options)
+    step.run(options)
 
 
 def train(trainer: Trainer[Any], options: argparse.Namespace) -> None:
     """Train a step for its minutes, unless its state was begun from something else."""
     source, target = vocabularies(options.corpus)
-    file, steps = STATES[options.step]
-    earlier = [options.run / STATES[step][0] for step in steps]
+    step = STEPS[options.step]
+    earlier = [options.run / STEPS[name].file for name in step.begins_from]
     weights = [
         digest_of(torch.load(path, weights_only=True)["average"], ())
         for path in earlier
@@ -155,7 +131,7 @@ def train(trainer: Trainer[Any], options: argparse.Namespace) -> None:
     ]
     choices = options.seed, options.wait_k, list(source.pieces), list(target.pieces)
     begun_from = hashlib.sha256(repr((choices, weights)).encode()).hexdigest()
-    trainer.train(options.run / file, 60 * options.minutes, options.seed, begun_from)
+    trainer.train(options.run / step.file, 60 * options.minutes, options.seed, begun_from)
 
 
 def run_adopt(options: argparse.Namespace) -> None:
@@ -327,6 +303,38 @@ def run_scores(options: argparse.Namespace) -> None:
     encoder = trained_encoder(options.run, source, taught_share=0.0)
     table = score_table(clips, encoder, options.run, source, target)
     sys.stdout.write(table)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of the command.
+
+    Attributes:
+        file: of its state; empty where it trains nothing.
+        begins_from: the steps whose weights it begins from.
+    """
+
+    run: Callable[[argparse.Namespace], None]
+    file: str = ""
+    begins_from: tuple[str, ...] = ()
+    needs_data: bool = True
+    needs_run: bool = True
+
+
+STEPS = {
+    "adopt": Step(run_adopt, needs_data=False),
+    "hear": Step(run_hear, needs_run=False),
+    "vocabulary": Step(run_vocabulary, needs_run=False),
+    "ctc": Step(run_ctc, CTC_FILE, needs_data=False),
+    "english": Step(run_english, ENGLISH_FILE, ("ctc",), needs_data=False),
+    "translations": Step(run_translations, TRANSLATIONS_FILE),
+    "encoder": Step(run_encoder, ENCODER_FILE, ("ctc", "english")),
+    "labels": Step(run_labels, LABELS_FILE, ("ctc", "encoder")),
+    "upper": Step(run_upper, UPPER_FILE, ("ctc", "encoder", "labels")),
+    "attune": Step(run_attune, ATTUNED_FILE, ("ctc", "english", "encoder", "labels")),
+    "export": Step(run_export),
+    "scores": Step(run_scores, needs_data=False),
+}
 
 
 if __name__ == "__main__":
