@@ -257,7 +257,7 @@ licences: setup ## list what EarVoice needs at run time, with versions and licen
 landed-protos: setup ## after a release: make today's protos the ones that later ones must not break
 	@$(BIN)/buf build --exclude-source-info -o protos/landed.binpb
 
-format: setup ## put files into house form
+format: setup ## format all files
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix . && $(BIN)/buf format --write
 
 clean: ## remove what was built
