@@ -39,9 +39,9 @@ fails when it is stale.
 
 A service is configured by environment variables, read once at its start. A variable with a
 service's prefix that names no setting is an error, and so is a value that is not allowed: the
-service says which on standard error and exits with 2. A setting that names a file of certificates,
-keys or tokens has that file read at the start, and again when it changes, but for the gateway's own
-certificate ([security](security.md)).
+service names it on standard error and exits with 2. Files of certificates, keys or tokens are read
+at the start and again when they change, except the gateway's own certificate
+([security](security.md)).
 
 `earvoice up`, and every command that starts services for its run, passes its own environment on to
 them; its options outrank the variables. `up` chooses the engines' ports and tells the policy
@@ -51,29 +51,28 @@ service where they are; a command that runs them for itself chooses all ports.
 CAPACITY = """\
 ## Capacity
 
-`SESSION_LIMIT=auto` measures, before a service serves, what one segment of a live session takes of
-its engine: the encoder encodes the first segment that reaches 10 s of audio, to which a share is
-added of hearing all of it once more when the utterance ends; the decoder reads 40 tokens and a
+`SESSION_LIMIT=auto` measures, before a service serves, how much of its engine's time one segment of
+a live session takes. The encoder encodes the first segment that reaches 10 s of audio; a share of
+encoding all of it once more at the utterance's end is added. The decoder reads 40 tokens and a
 draft of 8 against 250 states and takes 8 steps, alone and in a batch of 8. The limit is the
 number of sessions whose segments, of the model's default duration, fill `TARGET_BUSY_RATIO` of the
 engine's time. The rest of the time is for longer utterances, for segments that arrive together and
-for audio that catches up. It takes about a second; the log says what was measured
-(`capacity measured`), and the gauge `earvoice.sessions.limit` what came of it.
+for audio that catches up. The measurement takes about a second; the log says what was measured
+(`capacity measured`), and the gauge `earvoice.sessions.limit` shows the limit.
 
 On a CPU with one thread the thread's own time is measured: waiting for a core does not count, but
-sharing its caches or the memory with other work still makes it longer, by a third now and then;
-with several threads or a GPU the time that passes, and the fastest of some repeats. A container's
-CPU limit that is below `TORCH_THREADS` counts. What is not known is what else will run on the same
-cores later: `auto` thinks that an engine has a core for each of its threads. So, with three
-services on two cores, where encoder and decoder have a core each and the policy service lives off
-what they leave, it is right as it is. Where both share one core, halve `TARGET_BUSY_RATIO` of both;
-where more shares it, or where a limit must be the same on every machine, set the number. A stream
-faster than real time, or with shorter segments than the model's default, counts as one session and
-takes more than one's share: it waits for its turns like all others, one computation a turn.
+sharing its caches or the memory with other work can make it longer, by a third now and then. With
+several threads or a GPU it is elapsed time, the shortest of some repeats. A container's CPU limit
+that is below `TORCH_THREADS` counts. What will run on the same cores later is not known: `auto`
+assumes that an engine has a core for each of its threads. With three services on two cores that
+holds, because the policy service needs little; leave the setting as it is. Where both engines share
+one core, halve `TARGET_BUSY_RATIO` of both; where more share it, or where the limit must be the
+same on every machine, set the number. A stream faster than real time, or with shorter segments than
+the model's default, counts as one session and takes more than one's share: it waits for its turns
+like all others, one computation a turn.
 
-The policy service measures nothing: a live session takes it about a hundredth of a core, and the
-engines refuse what is too much for them. Its `SESSION_LIMIT` bounds memory and the time of its one
-thread.
+The policy service measures nothing: a live session takes it about 0.02 of a core, and the engines
+refuse what is too much for them. Its `SESSION_LIMIT` bounds memory and the time of its one thread.
 Services that a command starts for its own run take 16 sessions and measure nothing.
 """
 
@@ -86,9 +85,9 @@ spin while they wait slow down every other process of the machine.
 
 ## What is not configured here
 
-What one stream wants (language, policy, segments, utterances) is in its first message:
-[protocol](protocol.md). What a model wants (calibrated policy, segment duration) is in its
-`config.json`: `earvoice models` shows it.
+Each stream's first message sets its language, policy, segments and utterances
+([protocol](protocol.md)). A model's calibrated policy and segment duration are in its
+`config.json`; `earvoice models` shows them.
 """
 
 NAMES = {
