@@ -221,8 +221,8 @@ async def check_speed(
             if speed > HIGHEST_SPEED:
                 tell(
                     f"{speed:.1f} s of audio come in a second at {audio.sample_rate_hz} Hz and "
-                    f"{audio.channel_count} channel(s): give --fast for a recording, a "
-                    "recorder's own --rate and --channels for raw audio"
+                    f"{audio.channel_count} channel(s): use --fast for a recording; for raw "
+                    "audio give the recorder's --rate and --channels"
                 )
         yield chunk
 

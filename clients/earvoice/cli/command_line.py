@@ -74,7 +74,7 @@ def load_command(entry: EntryPoint) -> Command:
             f"pip install 'earvoice[{extra}]'"
         ) from error
     if not isinstance(command, Command):
-        raise CommandError(f"{entry.value} is no command, but a {type(command).__name__}")
+        raise CommandError(f"{entry.value} is not a command but a {type(command).__name__}")
     return command
 
 
@@ -125,12 +125,14 @@ def _run(arguments: Sequence[str]) -> int:
     if command is None:
         raise CommandError("no command was given")
     if sys.stdout is None:
-        raise CommandError("standard output is closed: nothing could be told", ExitCode.OUTPUT)
+        raise CommandError(
+            "standard output is closed: there is nowhere to write to", ExitCode.OUTPUT
+        )
     try:
         status = command.run(options)
     except UnicodeEncodeError as error:
         # An argument's other bytes become letters that only a file's name may have.
-        raise CommandError(f"{error.object[:99]!r} is no UTF-8") from error
+        raise CommandError(f"{error.object[:99]!r} is not UTF-8") from error
     sys.stdout.flush()
     return status
 

@@ -40,7 +40,7 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--token-file",
         type=Path,
-        help=f"bearer token to show, read for each call (or {TOKEN_VARIABLE})",
+        help=f"file of the bearer token to send, read for each call (or {TOKEN_VARIABLE})",
     )
 
 
@@ -110,5 +110,5 @@ def _token_reader(options: argparse.Namespace) -> Callable[[], str] | None:
 def _checked_token(text: str, place: str) -> str:
     token = text.strip()
     if not is_showable(token):
-        raise CommandError(f"{place} has other characters than printable ASCII: it is no token")
+        raise CommandError(f"{place} has characters other than printable ASCII: it is not a token")
     return token

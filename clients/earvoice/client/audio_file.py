@@ -56,7 +56,7 @@ class AudioFile:
             if path.is_dir():
                 fault = "is a folder; allowed: a recording"
             elif path.exists():
-                fault = "is no regular file; `earvoice translate -` reads pipes"
+                fault = "is not a regular file; `earvoice translate -` reads pipes"
             raise AudioSourceError(f"{path}: {fault}")
         try:
             self._file = soundfile.SoundFile(path)

@@ -54,7 +54,7 @@ def _words_of(text: bytes) -> bytes:
         # Some editors begin a text with a byte order mark.
         return write_words(text.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise AudioSourceError(f"the text is no UTF-8: {error}") from error
+        raise AudioSourceError(f"the text is not UTF-8: {error}") from error
 
 
 def duration_ms(text: str) -> float:

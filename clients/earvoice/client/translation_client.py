@@ -79,7 +79,7 @@ class TranslationClient:
         """
         if token and not self.keeps_secrets:
             raise ValueError(
-                "token: is shown only over TLS (connect's tls): everybody could read it"
+                "token: is sent only over TLS (connect's tls), so that nobody else can read it"
             )
         return TranslationClient(
             self._channels, self._now_s, _reader(token), keeps_secrets=self.keeps_secrets
@@ -169,7 +169,7 @@ def connect(
     keeps_secrets = tls is not None or all(map(is_local_target, parts))
     if token and not keeps_secrets:
         raise ValueError(
-            f"token: is shown to {address} only over TLS (tls), for everybody could read it"
+            f"token: is sent to {address} only over TLS (tls), so that nobody else can read it"
         )
     if tls is not None:
         tls.check()

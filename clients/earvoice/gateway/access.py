@@ -27,7 +27,7 @@ class Admission:
     """What a caller may do.
 
     Attributes:
-        server_token: bearer token to show to the policy service; empty for none.
+        server_token: bearer token to send to the policy service; empty for none.
     """
 
     server_token: str
@@ -66,22 +66,22 @@ class Gatekeeper:
         if origin is not None and origin in self._allowed_origins:
             return
         if origin is not None and read_address(origin).netloc != host:
-            raise PermissionDeniedError(f"pages of {origin} may not come in (ALLOWED_ORIGINS)")
+            raise PermissionDeniedError(f"pages of {origin} are not allowed (ALLOWED_ORIGINS)")
         name = read_address(f"//{host or ''}").hostname
         if self._is_local and name and not is_loopback(name) and name not in self._allowed_names:
             raise PermissionDeniedError(
-                f"requests to {name} may not come in: HOST is this machine alone (ALLOWED_ORIGINS)"
+                f"requests to {name} are not allowed: HOST is this machine alone (ALLOWED_ORIGINS)"
             )
 
     def admit(self, token: str, scope: Scope | None = None) -> Admission:
         """Check a caller's token, and that it covers ``scope``; None accepts any scope."""
         if not is_showable(token):
-            raise UnauthenticatedError("the access token has other characters than printable ASCII")
+            raise UnauthenticatedError("the access token has characters other than printable ASCII")
         if not self._token_key:
             if token and not self._hands_on:
                 raise UnauthenticatedError(
-                    "tokens are not taken here: the connection to the policy service, which would "
-                    "judge them, is not encrypted (SERVER_TLS_CA_FILE)"
+                    "tokens are refused here: the connection to the policy service, which would "
+                    "check them, is not encrypted (SERVER_TLS_CA_FILE)"
                 )
             return Admission(token)
         if not token:
@@ -98,7 +98,7 @@ class Gatekeeper:
         except jwt.InvalidTokenError as error:
             raise UnauthenticatedError("the access token is not valid") from error
         if scope is not None and claims["scope"] != scope:
-            raise PermissionDeniedError(f"the access token does not allow to {scope}")
+            raise PermissionDeniedError(f"the access token is not for scope {scope!r}")
         if not isinstance(claims["stream"], str):
             raise UnauthenticatedError("the access token is not valid")
         return Admission(self._server_token, claims["stream"])

@@ -230,7 +230,7 @@ def _connect(settings: GatewaySettings) -> TranslationClient:
         raise SettingsError(f"{settings.variable('server')}: {error}") from error
     if settings.server_token and not client.keeps_secrets:
         raise SettingsError(
-            f"{settings.variable('server_token')}: is shown to {settings.server} only over TLS, "
-            f"for everybody could read it; set {settings.variable('server_tls_ca_file')}"
+            f"{settings.variable('server_token')}: is sent to {settings.server} only over TLS, "
+            f"so that nobody else can read it; set {settings.variable('server_tls_ca_file')}"
         )
     return client

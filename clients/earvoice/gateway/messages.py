@@ -240,7 +240,7 @@ def read_object(text: str | bytes) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> object:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _read_options(config: object) -> TranslationOptions:

@@ -78,7 +78,9 @@ class GatewaySettings(ProcessSettings):
         if self.server_tls_name and self.server_tls_ca_file is None:
             raise ValueError("SERVER_TLS_NAME needs SERVER_TLS_CA_FILE")
         if self.server_token and self.token_key is None:
-            raise ValueError("SERVER_TOKEN needs TOKEN_KEY: it is shown for whom the gateway knows")
+            raise ValueError(
+                "SERVER_TOKEN needs TOKEN_KEY: it is sent only for callers with one of our tokens"
+            )
         return self
 
     @property

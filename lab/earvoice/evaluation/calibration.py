@@ -130,7 +130,7 @@ def calibrate(
                 score = 100 - quality_of.wer if are_captions else quality_of.bleu
                 found.append(TriedPoint(value, laal_ms, score))
         if not found:
-            raise RecordingError(f"{settings[0].name} and its like say nothing at all")
+            raise RecordingError(f"no setting like {settings[0].name} wrote anything")
         return found
 
     def best(name: str, candidates: Mapping[str, Edatt], usual: str, least_gain: float) -> str:

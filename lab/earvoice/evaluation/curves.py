@@ -469,7 +469,7 @@ def _read_latencies(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",") if part]
     except ValueError as error:
-        raise CommandError(f"--at {text}: must be numbers divided by commas") from error
+        raise CommandError(f"--at {text}: must be numbers separated by commas") from error
 
 
 def _read_sweeps(texts: Sequence[str]) -> list[ReplaySetting]:

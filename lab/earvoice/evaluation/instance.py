@@ -112,8 +112,7 @@ class Instance:
     def _check_times(self, name: str, times_ms: Sequence[float]) -> None:
         if len(times_ms) != len(self.delays_ms):
             raise ValueError(
-                f"number of {name} = {len(times_ms)}: there must be as many as delays, "
-                f"{len(self.delays_ms)}"
+                f"number of {name} = {len(times_ms)}: must be that of delays, {len(self.delays_ms)}"
             )
         for time_ms in times_ms:
             if not math.isfinite(time_ms):

@@ -180,7 +180,7 @@ def read_lines(path: Path) -> tuple[str, ...]:
     except OSError as error:
         raise LogError(str(path), f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise LogError(str(path), f"is no UTF-8 text: {error}") from error
+        raise LogError(str(path), f"is not UTF-8 text: {error}") from error
     lines = [line.removesuffix("\r") for line in lines]
     if lines[-1] == "":
         lines.pop()
@@ -204,7 +204,7 @@ def parse_line(place: str, line: str) -> Any:
     try:
         return json.loads(line)
     except json.JSONDecodeError as error:
-        raise LogError(place, f"is no JSON: {error}") from error
+        raise LogError(place, f"is not JSON: {error}") from error
 
 
 def read_records(path: Path) -> list[Record]:
@@ -216,7 +216,7 @@ def parse_object(place: str, content: bytes) -> Record:
     try:
         value = json.loads(content)
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise LogError(place, f"is no JSON: {error}") from error
+        raise LogError(place, f"is not JSON: {error}") from error
     return _as_record(place, value)
 
 

@@ -147,7 +147,7 @@ def _check_units(record: Record, units: int, delay_count: int, options: ReadingO
         raise LogError(
             record.place,
             f"prediction has {units} units ({options.unit}), delays has {delay_count}: "
-            f"there must be as many; perhaps the log counts --unit {other}",
+            f"they must be equal; perhaps the log counts --unit {other}",
         )
 
 

@@ -49,7 +49,7 @@ def read_segmentation(path: Path, references: Sequence[str]) -> tuple[ReferenceS
     except OSError as error:
         raise LogError(str(path), f"cannot be read: {error.strerror}") from error
     except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise LogError(str(path), f"is no YAML: {error}") from error
+        raise LogError(str(path), f"is not YAML: {error}") from error
     if not isinstance(entries, list) or not entries:
         raise LogError(str(path), "must be a list of sentences with wav, offset and duration")
     if len(entries) != len(references):

@@ -73,7 +73,7 @@ def _read_items(
     if references is not None and len(references) != len(lines):
         raise _bad_input(
             f"{path} {holds.format(len(lines))}, but there are {len(references)} references: "
-            "there must be as many"
+            "these numbers must be equal"
         )
     for number, line in enumerate(lines, start=1):
         if not line.strip():

@@ -129,7 +129,7 @@ def load_file(text: str) -> type[DecisionPolicy]:
     if module is None:
         specification = importlib.util.spec_from_file_location(module_name, path)
         if specification is None or specification.loader is None:
-            raise PolicyLoadError(f"policy = {text!r}: {path} is no Python file")
+            raise PolicyLoadError(f"policy = {text!r}: {path} is not a Python file")
         module = importlib.util.module_from_spec(specification)
         # Dataclasses look their module up here.
         sys.modules[module_name] = module
@@ -229,7 +229,7 @@ def _add(
 
 def _checked(found: object, place: str) -> type[DecisionPolicy]:
     if not isinstance(found, type) or not issubclass(found, DecisionPolicy):
-        raise PolicyLoadError(f"{place}: it is no subclass of earvoice.policies.DecisionPolicy")
+        raise PolicyLoadError(f"{place}: it is not a subclass of earvoice.policies.DecisionPolicy")
     if inspect.isabstract(found):
         missing = ", ".join(sorted(found.__abstractmethods__))
         raise PolicyLoadError(f"{place}: {found.__name__} does not define {missing}")

@@ -187,11 +187,15 @@ class ResumeTokens:
         signature, content = token[:SIGNATURE_BYTES], token[SIGNATURE_BYTES:]
         signatures = (hmac.digest(key, content, hashlib.sha256) for key in self._keys)
         if not any(hmac.compare_digest(own, signature) for own in signatures):
-            raise InvalidResumeTokenError("none of our keys has signed it", "forged")
+            raise InvalidResumeTokenError(
+                "it is not signed with one of this server's keys", "forged"
+            )
         try:
             return resume_pb.ResumeState.FromString(content)
         except DecodeError as error:
-            raise InvalidResumeTokenError("none of our keys has signed it", "forged") from error
+            raise InvalidResumeTokenError(
+                "it is not signed with one of this server's keys", "forged"
+            ) from error
 
 
 def _read_session(

@@ -61,7 +61,7 @@ async def authenticate(authenticator: Authenticator, metadata: Mapping[str, str 
         raise UnauthenticatedError("a token is needed: metadata 'authorization: Bearer …'")
     tenant = await authenticator(shown[len(_SCHEME) :].strip())
     if tenant is None:
-        raise UnauthenticatedError("the token is not valid, or not any more")
+        raise UnauthenticatedError("the token is not valid or has expired")
     return tenant
 
 

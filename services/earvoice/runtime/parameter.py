@@ -245,7 +245,7 @@ def parse_assignments(known: Mapping[str, Parameter], text: str) -> dict[str, An
         key, equals, value = assignment.partition("=")
         key = key.strip().replace("-", "_")
         if not equals:
-            raise ParameterError(assignment, "", "PARAMETER=VALUE", "is no assignment")
+            raise ParameterError(assignment, "", "PARAMETER=VALUE", "is not an assignment")
         if key not in known:
             raise unknown_parameter(key, value, known)
         declared = dataclasses.replace(known[key], name=key)
@@ -261,7 +261,7 @@ def alternatives(text: str) -> list[str]:
     for assignment in filter(None, text.split(",")):
         key, equals, values = assignment.partition("=")
         if not equals:
-            raise ParameterError(assignment, "", "PARAMETER=VALUE", "is no assignment")
+            raise ParameterError(assignment, "", "PARAMETER=VALUE", "is not an assignment")
         choices.append([f"{key.strip()}={value.strip()}" for value in values.split("/")])
     return [",".join(chosen) for chosen in product(*choices)]
 

@@ -233,8 +233,9 @@ class ModelSettings(ServiceSettings):
         guarded = self.access_tokens or self.tls_client_ca_file or self.allow_unauthenticated
         if not (guarded or is_loopback(self.host)):
             raise ValueError(
-                f"HOST = {self.host!r} is open to everybody; allowed: a loopback address, or "
-                "ACCESS_TOKEN, TLS_CLIENT_CA_FILE (mutual TLS) or ALLOW_UNAUTHENTICATED=true"
+                f"HOST = {self.host!r} can be reached from other machines; allowed: a loopback "
+                "address, or ACCESS_TOKEN, TLS_CLIENT_CA_FILE (mutual TLS) or "
+                "ALLOW_UNAUTHENTICATED=true"
             )
         return self
 
@@ -256,9 +257,7 @@ def load_settings(settings_class: type[_AnySettings], **overrides: object) -> _A
         raise SettingsError("\n".join(_violations(error, settings_class))) from error
     except UnreadableError as error:
         (name,) = re.findall(r'field "(\w+)"', str(error))
-        raise SettingsError(
-            f"{prefix}{name}".upper() + ": is no JSON, which a list has to be"
-        ) from error
+        raise SettingsError(f"{prefix}{name}".upper() + ": is not JSON; a list must be") from error
 
 
 def address_of(host: str, port: int) -> str:

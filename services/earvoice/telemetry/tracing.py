@@ -272,4 +272,4 @@ def _value(value: object) -> Json:
         return {"intValue": str(value)}
     if isinstance(value, Iterable):
         return {"arrayValue": {"values": [_value(item) for item in value]}}
-    raise TypeError(f"{value!r} is no attribute of a span")
+    raise TypeError(f"{value!r} cannot be an attribute of a span")

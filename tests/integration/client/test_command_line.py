@@ -44,8 +44,8 @@ ITEM_FIELDS = [
         (["--start-timeout-s", "-1"], "'-1' is not allowed; allowed: 0.1 to 86400"),
         ([""], "FILE = '' is not allowed"),
         (["."], "is a folder; allowed: a recording"),
-        (["--server", "h:1", "--to", "d\udcff"], r"'d\udcff' is no UTF-8"),
-        (["--server", "\udcff:1"], r"'\udcff:1' is no UTF-8"),
+        (["--server", "h:1", "--to", "d\udcff"], r"'d\udcff' is not UTF-8"),
+        (["--server", "\udcff:1"], r"'\udcff:1' is not UTF-8"),
     ],
 )
 async def test_a_bad_argument_is_told_before_anything_starts(recording, arguments, fault):

@@ -86,7 +86,7 @@ async def test_the_process_measures_how_many_sessions_it_bears(checkpoint_path):
         ({"SESION_LIMIT": "3"}, 2, "did you mean EARVOICE_ENCODER_SESSION_LIMIT"),
         ({"TORCH_THREADS": "0"}, 2, "EARVOICE_ENCODER_TORCH_THREADS"),
         ({"PORT": "0", "MODEL_PATH": "nowhere"}, 1, "nowhere"),
-        ({"PORT": "0", "HOST": "0.0.0.0"}, 2, "open to everybody"),
+        ({"PORT": "0", "HOST": "0.0.0.0"}, 2, "can be reached from other machines"),
         ({"PORT": "0", "TLS_CERTIFICATE_FILE": "nowhere", "TLS_KEY_FILE": "key"}, 1, "nowhere"),
     ],
 )

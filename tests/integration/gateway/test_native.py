@@ -135,7 +135,7 @@ async def test_an_update_reaches_the_session():
             "history_selection: allowed: words, or last_sentence = true",
         ),
         (start(config={"resumeToken": "AAAA"}), "INVALID_FIELD", "places are told in resume"),
-        ('{"type": NaN}', "MALFORMED_MESSAGE", "NaN is no number"),
+        ('{"type": NaN}', "MALFORMED_MESSAGE", "NaN is not a JSON number"),
         ("[" * 100_000, "MALFORMED_MESSAGE", "not JSON"),
         (b"audio", "OUT_OF_ORDER", "before the start message"),
         (json.dumps({"type": "begin"}), "INVALID_FIELD", "type = 'begin'"),

@@ -260,7 +260,7 @@ async def test_a_final_error_is_told_as_it_is(fleet: Fleet):
     [
         SessionLimitError("all 1 sessions are taken", retry_after_ms=100),
         NotReadyError("this server is draining", retry_after_ms=100),
-        UnauthenticatedError("the token is not valid, or not any more"),
+        UnauthenticatedError("the token is not valid or has expired"),
         grpc.StatusCode.UNAVAILABLE,
     ],
     ids=["full", "draining", "stranger", "gone"],

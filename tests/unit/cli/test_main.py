@@ -155,7 +155,7 @@ def test_a_missing_extra_is_named():
 
 def test_a_stranger_is_refused():
     """An entry point that names something else is told, not called."""
-    with pytest.raises(CommandError, match="is no command, but a function"):
+    with pytest.raises(CommandError, match="is not a command but a function"):
         load_command(entry("json:dumps"))
 
 

@@ -81,7 +81,7 @@ def test_what_is_no_recording_is_told(tmp_path):
     with pytest.raises(AudioSourceError, match=r"none\.wav: no such file"):
         AudioFile(tmp_path / "none.wav")
     os.mkfifo(tmp_path / "pipe.wav")
-    with pytest.raises(AudioSourceError, match=r"pipe\.wav: is no regular file; .* reads pipes"):
+    with pytest.raises(AudioSourceError, match=r"pipe\.wav: is not a regular file; .* reads pipes"):
         AudioFile(tmp_path / "pipe.wav")
     with pytest.raises(AudioSourceError, match=r"y\.wav: File name too long"):
         AudioFile(tmp_path / f"{'y' * 300}.wav")

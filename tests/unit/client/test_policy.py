@@ -51,7 +51,7 @@ def test_a_text_may_be_written_by_hand():
     [
         ("often:k=3", "policy = 'often' is not allowed"),
         ("offline:n=3", "offline:n is not a parameter; allowed: none"),
-        ("hold-n:n", "hold-n:n is no assignment; allowed: PARAMETER=VALUE"),
+        ("hold-n:n", "hold-n:n is not an assignment; allowed: PARAMETER=VALUE"),
         ("hold-n:n=3,n=4", "hold-n:n is given twice"),
         ("hold-n:n=few", "hold-n:n = 'few' .*allowed: a whole number from 0 to 64"),
         ("edatt:alpha=low", "edatt:alpha = 'low' .*allowed: a number from 0.0 to 1.0"),

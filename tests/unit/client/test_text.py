@@ -52,7 +52,7 @@ async def test_a_byte_order_mark_is_no_letter():
 @pytest.mark.asyncio
 async def test_what_is_no_text_is_told():
     """Sound on standard input is not UTF-8 for long."""
-    with pytest.raises(AudioSourceError, match="the text is no UTF-8"):
+    with pytest.raises(AudioSourceError, match="the text is not UTF-8"):
         _ = [each async for each in words_as_they_come(send_fast([b"\xff\xfe "]))]
 
 

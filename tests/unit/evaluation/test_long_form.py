@@ -81,7 +81,7 @@ def test_simulevals_clock_is_corrected_as_omnisteval_does():
         ("- {wav: a.wav, offset: 0, duration: 1}\n", 2, "2 references were given for 1 sentences"),
         ("- {wav: a.wav, offset: 0}\n", 1, "entry 1: .*must have wav"),
         ("- {wav: a.wav, offset: 0, duration: 0}\n", 1, "entry 1: .*above 0"),
-        ("a: [\n", 1, "is no YAML"),
+        ("a: [\n", 1, "is not YAML"),
         ("{}\n", 1, "must be a list"),
     ],
 )

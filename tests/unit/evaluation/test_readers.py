@@ -141,7 +141,7 @@ def test_simulstream_whole_words(path):
         ({"delays": [2000.0, 1000.0]}, "delays = 2000.0, 1000.0: must never fall"),
         ({"delays": [1000.0, "x"]}, "delays = 'x': must be a number"),
         ({"delays": [1000.0, float("nan")]}, "delays = nan: must be finite"),
-        ({"elapsed": [1.0]}, "number of elapsed .simuleval. = 1: there must be as many"),
+        ({"elapsed": [1.0]}, "number of elapsed .simuleval. = 1: must be that of delays, 2"),
         ({"source_length": 0}, "source_length = 0.0: must be above 0"),
         ({"prediction": None}, "prediction = None: must be a text"),
         ({"elapsed_clock": "moon"}, "elapsed_clock = 'moon': must be one of simuleval, true"),
@@ -184,7 +184,7 @@ def test_broken_logs_are_refused(path, lines, message):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("\n", "is empty"), ("[1]", "JSON object"), ("{", "no JSON")]
+    ("text", "message"), [("\n", "is empty"), ("[1]", "JSON object"), ("{", "not JSON")]
 )
 def test_files_that_are_no_json_lines(path, text, message):
     """The place is told."""

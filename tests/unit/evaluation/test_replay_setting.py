@@ -77,7 +77,7 @@ def test_a_live_session_gets_all_that_a_setting_says():
     ("text", "message"),
     [
         ("edat", "policy = 'edat'"),
-        ("edatt:alpha", "alpha is no assignment; allowed: PARAMETER=VALUE"),
+        ("edatt:alpha", "alpha is not an assignment; allowed: PARAMETER=VALUE"),
         ("edatt:k=3", "edatt:k is not a parameter; allowed: alpha"),
         ("edatt@segments=800", "segments is not a parameter; allowed: segment, wait,"),
         ("edatt@segment=long", "segment = 'long' is not allowed; allowed: a whole number"),

@@ -127,7 +127,7 @@ def test_a_session_with_a_file_s_policy_can_be_resumed(share: str):
         ("1 +", "SyntaxError"),
         ("import nothing_like_it", "ModuleNotFoundError: No module named 'nothing_like_it'"),
         ("Other = 1", "mine.py has no Mine; it has none"),
-        ("Mine = 3", "no subclass of earvoice.policies.DecisionPolicy"),
+        ("Mine = 3", "is not a subclass of earvoice.policies.DecisionPolicy"),
         ("class Mine(DecisionPolicy):\n    name = 'mine'", "Mine does not define decide"),
         ("class Mine(DecisionPolicy):\n    decide = None", r"Mine\.name = '' is not allowed"),
         (

@@ -76,7 +76,7 @@ def test_what_is_not_allowed_is_told(values, message):
         ("count=few", "count = 'few' is not allowed; allowed: a whole number from 1 to 8"),
         ("is-open=maybe", "is_open = 'maybe' is not allowed; allowed: true or false"),
         ("heads=1+x", "heads = '1+x' is not allowed; allowed: whole numbers from 1, each once"),
-        ("count", "count is no assignment; allowed: PARAMETER=VALUE"),
+        ("count", "count is not an assignment; allowed: PARAMETER=VALUE"),
         ("count=1,count=2", "count is given twice; allowed: one value"),
         ("size=1", "size is not a parameter; allowed: count, "),
     ],

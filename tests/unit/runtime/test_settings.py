@@ -56,7 +56,7 @@ def test_an_engines_limit_is_a_number_or_measured(monkeypatch, limit):
 def test_an_engine_refuses_to_serve_everybody_unless_told_to(monkeypatch):
     """Beyond loopback it wants a secret, certificates of its callers, or the word for it."""
     monkeypatch.setenv("EARVOICE_ENCODER_HOST", "0.0.0.0")
-    with pytest.raises(SettingsError, match=r"HOST = '0.0.0.0' is open to everybody"):
+    with pytest.raises(SettingsError, match=r"HOST = '0.0.0.0' can be reached from other machines"):
         load_settings(EncoderSettings)
     for name, value in (("ACCESS_TOKEN", "x" * 16), ("ALLOW_UNAUTHENTICATED", "true")):
         with monkeypatch.context() as change:

@@ -95,7 +95,7 @@ def _read_object(path: Path) -> Record:
     try:
         content = gzip.decompress(path.read_bytes())
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise LogError(str(path), f"is no gzip file: {error}") from error
+        raise LogError(str(path), f"is not a gzip file: {error}") from error
     return parse_object(str(path), content)
 
 

@@ -80,7 +80,7 @@ def rebuilt_tensor(
     counts = (offset, *size, *stride, math.prod(size))
     if not isinstance(storage, Storage) or not all(map(_is_count, counts)):
         message = "a tensor in the checkpoint has no storage, or a negative size, offset or stride"
-        raise CheckpointError(f"{message}, or one that is no integer of 64 bits")
+        raise CheckpointError(f"{message}, or one that is not a 64-bit integer")
     reach = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) + 1
     if math.prod(size) and reach > storage.elements:
         message = f"a tensor of size {size} reaches past its storage of {storage.elements}"

@@ -40,7 +40,7 @@ def read_config(path: Path) -> Mapping[str, Any]:
         message = f"checkpoint {path.name}: {CONFIG_FILE} is not readable ({error})"
         raise CheckpointError(message) from error
     if not isinstance(config, dict):
-        raise CheckpointError(f"checkpoint {path.name}: {CONFIG_FILE} is no object")
+        raise CheckpointError(f"checkpoint {path.name}: {CONFIG_FILE} is not a JSON object")
     return config
 
 

@@ -166,7 +166,7 @@ class BackendCall:
         told = remote_error(status)
         if told is not None and told.reason in _NOT_LET_IN:
             # This is about our own token, not the client's.
-            return ReplicaLostError(f"the {self._service} does not let us in")
+            return ReplicaLostError(f"the {self._service} refuses this server's credentials")
         return told or self._gone()
 
     def _gone(self) -> ReplicaLostError:
