@@ -9,7 +9,7 @@ from tests.e2e.calling import RATE_HERTZ, Outcome
 
 
 def lag_ms(outcome: Outcome) -> list[float]:
-    """Each word's release less the end of the audio that it is about."""
+    """Each word's release minus the end of the audio that it is about."""
     return [i.elapsed_ms - i.source_end_sample * 1000 / RATE_HERTZ for i in outcome.items]
 
 

@@ -9,7 +9,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # gRPC's core writes to standard error even about connections that end normally.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     if sys.stderr is None:
-        # It was closed: what is told there is lost, and is no reason to fail.
+        # Standard error is closed: messages are lost, which is no reason to fail.
         sys.stderr = open(os.devnull, "w", encoding="utf8")  # noqa: PTH123, SIM115 - as long as we run
     try:
         # Imported here, so that Ctrl-C during the import also ends the command with one line.

@@ -235,9 +235,10 @@ class LocalServices:
 
 
 def _reachable(address: str) -> str:
-    """Return where this machine's programs reach a service; one at all addresses is at loopback's.
+    """Return the address at which this machine's programs reach a service.
 
-    So secrets may be shown to it: they do not leave the machine.
+    One that listens on all addresses is reached on loopback, so secrets may be sent to it: they
+    do not leave the machine.
     """
     host, _, port = address.rpartition(":")
     return f"{reachable_host(host)}:{port}"

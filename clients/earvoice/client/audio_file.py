@@ -34,9 +34,9 @@ _EMPTY_BYTES = 4096
 """A recording without frames that is longer than this was not closed by its recorder."""
 _OGG_STREAM_BEGIN = b"OggS\0\x02"
 _CUT_WAV = re.compile(r"^data : (\d+) \(should be (\d+)\)$", re.MULTILINE)
-"""What libsndfile notes of a WAV file that ends too early, without saying so."""
+"""What libsndfile's log says of a WAV file that ends too early; it reports no error."""
 _LEAST_UNKNOWN_BYTES = 0x7FFF_0000
-"""Programs that write into a pipe tell of so much sound or more."""
+"""Programs that write into a pipe put this size, or a larger one, into the header."""
 
 
 class UnknownFormatError(AudioSourceError):

@@ -91,7 +91,7 @@ class CaptionWriter:
         self._line_columns = line_columns
         self._marks = marks
         wrapped = textwrap.wrap(marks.not_understood, line_columns)
-        # Which counts letters: wide ones take more lines.
+        # `wrap` counts letters, but wide ones take two columns.
         lines = [part for line in wrapped for part in cut_to_lines(line, line_columns)]
         self._not_understood = tuple(lines[:LINE_LIMIT])
         self._units: list[_Unit] = []

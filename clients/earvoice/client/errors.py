@@ -34,19 +34,19 @@ _LOG = logging.getLogger("earvoice.client")
 _DOMAIN = "earvoice"
 _ENDED_FOR_ITSELF = {"replays", "allowed_ms"}
 """In the metadata of a session that was ended because its own audio may be crashing servers, or
-because an utterance was longer than the encoder takes. To resume would bring the same again."""
+because an utterance was longer than the encoder takes. Resuming would only repeat it."""
 _NOT_CONNECTED = re.compile(
     r"failed to connect to all addresses; last error: \w+: (?:ipv[46]:)?(?P<address>\S+): "
     r"(?:Failed to connect to remote host: )?(?P<cause>.+)",
     re.DOTALL,
 )
-"""How gRPC tells that a server could not be reached; other wordings are told as they are."""
+"""How gRPC says that a server could not be reached; other wordings are passed on unchanged."""
 _CERTIFICATE_REFUSED = re.compile(
     r"CERTIFICATE_VERIFY_FAILED(?:: (?P<fault>[^:]+))?|Hostname Verification Check failed"
 )
-"""How it tells that it did not accept the server's certificate."""
+"""How it says that it did not accept the server's certificate."""
 _NO_TLS = "WRONG_VERSION_NUMBER"
-"""How it tells that the server answered, but not in TLS."""
+"""How it says that the server answered, but not in TLS."""
 
 
 class Advice(Enum):

@@ -57,8 +57,8 @@ class Gatekeeper:
     def check_origin(self, connection: HTTPConnection) -> None:
         """Check the origin of a browser's page, and the name that it knows this gateway by.
 
-        Other clients send no origin. A page can have its own name resolved to this machine, and is
-        then of our origin: where only this machine is to come in, no other name is taken.
+        Other clients send no origin. A page can make its own host name resolve to this machine, and
+        then has our origin: where only this machine may connect, no other name is accepted.
         """
         if "*" in self._allowed_origins:
             return

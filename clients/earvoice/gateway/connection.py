@@ -72,7 +72,7 @@ class Connection:
         except TimeoutError as error:
             raise IdleError(f"{what} did not come within {timeout_ms} ms") from error
         if message["type"] == "websocket.disconnect":
-            # uvicorn tells a lost connection as 1005, without the reason that a close frame has.
+            # uvicorn reports a lost connection as 1005, without the reason that a close frame has.
             code = message["code"] if "reason" in message else _CLOSE_ABNORMAL
             raise WebSocketDisconnect(code, message.get("reason"))
         text: str | None = message.get("text")

@@ -2,8 +2,8 @@
 
 A word's confidence is a function of its probability p by beta calibration (Kull 2017), the logistic
 function of a ln(p) - b ln(1 - p) + c: of the words with 0.8, eight in ten are right. The mean
-confidence above which an utterance counts as understood is chosen to release the most right words,
-less the wrong ones, and nearly all utterances that have more right words than wrong.
+confidence above which an utterance counts as understood is chosen to release the most right words
+minus wrong ones, and nearly all utterances that have more right words than wrong.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class SpokenUtterance:
 
     @property
     def gain(self) -> int:
-        """Right words less wrong ones."""
+        """Right words minus wrong ones."""
         return 2 * sum(self.right) - len(self.right)
 
     def most_mean(self, confidence: Confidence) -> float:
@@ -196,7 +196,7 @@ def least_understood(means: Sequence[float], gains: Sequence[int]) -> float:
 
     Args:
         means: the highest mean confidence that each utterance reaches.
-        gains: each utterance's right words less its wrong ones.
+        gains: each utterance's right words minus its wrong ones.
     """
     order = np.argsort(means, kind="stable")
     sorted_means, sorted_gains = np.array(means)[order], np.array(gains)[order]

@@ -166,7 +166,7 @@ def released_together(end_ms: float, computation_ms: float, unit_count: int) -> 
 def correct_simuleval(delays_ms: Sequence[float], elapsed_ms: Sequence[float]) -> tuple[float, ...]:
     """Return times of the ``segment`` clock from those of ``simuleval``, as OmniSTEval does.
 
-    A unit's own computation is the increase of the total, less that of the delay, since the unit
+    A unit's own computation is the increase of the total, minus that of the delay, since the unit
     before; the times never fall. For logs that do not list their segments.
     """
     if not elapsed_ms:

@@ -147,7 +147,7 @@ async def _compare(
             wrong = score_quality(captions, [turn.english for turn in turns], "en").wer
             report(f"cascade, wait-{k}; captions' WER {wrong:.1f}")
             draws = _tell(shown, written, turns, trained="cascade", written=f"wait-{k}")
-            shown.difference(f"cascade, wait-{k}, less the direct model", draws - bleu)
+            shown.difference(f"cascade, wait-{k}, minus the direct model", draws - bleu)
 
 
 async def _open(stack: AsyncExitStack, model: Path) -> TranslationClient:

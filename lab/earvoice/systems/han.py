@@ -190,7 +190,7 @@ def run(options: argparse.Namespace) -> None:
             target_model=models[1],
         )
     for k in WRITTEN:
-        compared = f"trained with k 3 less all of the source, written with {told(k)}"
+        compared = f"trained with k 3 minus all of the source, written with {told(k)}"
         shown.difference(compared, bleu[TRAINED[0], k] - bleu[TRAINED[1], k])
     shown.save(options.work)
 

@@ -257,7 +257,7 @@ def run(options: argparse.Namespace) -> None:
             target_model=model,
         )
     for which in asked:
-        shown.difference(f"{which}: wMT less woMT", draws["wMT", which] - draws["woMT", which])
+        shown.difference(f"{which}: wMT minus woMT", draws["wMT", which] - draws["woMT", which])
     shown.save(options.work)
 
 

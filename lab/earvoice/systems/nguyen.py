@@ -203,7 +203,7 @@ def run(options: argparse.Namespace) -> None:
             )
         for told, _, which in asked:
             compared = (
-                f"{unit}, {which}: what short context costs the Transformer less what it costs "
+                f"{unit}, {which}: what short context costs the Transformer minus what it costs "
                 "the LSTM"
             )
             shown.difference(compared, _costs(errors, told, which), "WER")

@@ -144,6 +144,6 @@ def run(options: argparse.Namespace) -> None:
         export(parts, config, decoder, target, to)
     for (name, k), others in draws.items():
         if name != "offline":
-            compared = f"offline less {name}, written with {told(k)}"
+            compared = f"offline minus {name}, written with {told(k)}"
             shown.difference(compared, draws["offline", k] - others)
     shown.save(options.work)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 OTHER_TAGS = tuple(f"<{tag}>" for tag in TARGET_LANGUAGES)
 NOTHING_SHARE, JOINED_SHARE = 0.01, 0.2
-"""Of the texts to translate: nothing at all, and (less these) with those that follow."""
+"""Of the texts to translate: nothing at all, and (minus these) with those that follow."""
 MOST_FOLLOWING, JOINED_ROOM = 5, 80
 """How many follow at most, and pieces of English then: an utterance of half a minute."""
 PLAIN_SHARE, OPEN_SHARE = 0.1, 0.1
@@ -256,10 +256,9 @@ def foretold(
     read: Callable[[int], torch.Tensor] | None = None,
     room: int = 20_000,
 ) -> list[torch.Tensor | None]:
-    """What a decoder would write where a clip's English goes on, piece by piece.
+    """A teacher's hidden states for each piece of a clip's English, as soft targets (Hinton 2015).
 
-    It reads the clip undisturbed where there is one, so what is learned from a worse one is what
-    would have been heard in the better.
+    The teacher reads the clean version of a worsened clip, where there is one.
 
     Args:
         decoder: Whisper's, `first_decoder`, or one that has learned.

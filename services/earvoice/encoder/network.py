@@ -22,8 +22,9 @@ class Encoding:
     run_lengths: tuple[int, ...]
     """Encoder frames behind each state."""
     frame_labels: tuple[int, ...]
-    """CTC label of every encoder frame; none where the model has no CTC head. They spell what is
-    likeliest if this is whole and its states are not compressed; else each is the likeliest."""
+    """CTC label of every encoder frame; none where the model has no CTC head. They spell the
+    likeliest text if `is_whole` and states are not compressed; else each is its frame's likeliest.
+    """
     is_whole: bool = True
     """Whether every state was computed from all of the sound; else some are kept from earlier."""
 

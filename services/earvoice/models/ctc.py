@@ -16,16 +16,16 @@ FIXED_RUN_FRAMES = 4
 
 BEAM_SIZE = 4
 CHOICES = 8
-"""Labels of a frame that may stand in a text."""
+"""The search considers this many of a frame's likeliest labels."""
 
 LEAST_LOG_PROB = math.log(0.001)
-"""Less likely labels of a frame stand in no text, but the likeliest may."""
+"""It considers no label less likely than this, except a frame's likeliest."""
 
 UNSURE_LOG_PROB = math.log(0.9)
-"""Where all labels are likelier, the greedy ones spell the likeliest text."""
+"""Where every frame's likeliest label is likelier than this, these labels need no search."""
 
 SURE_LOG_PROB = math.log(0.99)
-"""A blank as likely divides texts: what follows depends on nothing before it."""
+"""A blank at least this likely divides the search: what follows depends on nothing before it."""
 
 Text = tuple[int, ...]
 """Labels without repeats and blanks."""
@@ -142,7 +142,7 @@ def _first_labels(label: torch.Tensor, slot: torch.Tensor, slots: int) -> torch.
 
 
 def likeliest_labels(log_probs: torch.Tensor) -> list[int]:
-    """Label every frame so that together the labels spell what is likeliest.
+    """Label every frame so that the labels spell the likeliest text.
 
     Greedy labels are the likeliest path, but a text is as likely as all its paths together (Graves
     2006). Where another text is likelier, each of its labels stands at one frame.
@@ -175,13 +175,13 @@ def spelled(frame_labels: Iterable[int], blank: int) -> Text:
 
 @dataclasses.dataclass
 class _Paths:
-    """Those that spell one text and end alike; log-probabilities."""
+    """The paths that spell one text and end alike; as log-probabilities."""
 
     sum: float = -math.inf
     likeliest: float = -math.inf
-    """Of what was added at once, the most."""
+    """The largest summand."""
     onsets: tuple[int, ...] = ()
-    """The frame of each label in that."""
+    """The frame of each label in the largest summand."""
 
     def add(self, log_prob: float, onsets: tuple[int, ...]) -> None:
         self.sum = _log_sum(self.sum, log_prob)

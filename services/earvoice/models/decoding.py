@@ -464,9 +464,8 @@ class CachedDecoder(TransformerDecoder):
         """[R, d] after one stack's last LayerNorm → [R, V] float32.
 
         Pieces outside the shortlist get minus infinity, unless the text that a translation reads
-        has them: names and numbers are the same in every language. In the source language, what
-        they would have got goes to padding, which is never chosen: a text is no surer for what it
-        may not say.
+        has them: names and numbers are the same in every language. In the source language, their
+        probability goes to padding, which is never chosen, so that the others do not gain by it.
         """
         if not self.config.decoder.shortlist:
             return self.logits(hidden)

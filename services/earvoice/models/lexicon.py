@@ -27,17 +27,17 @@ MOST_SHARE, HALF_SHARE_TIMES = 0.7, 30
 """Share that the translations of a word get if it is very rare, and how often a word of half that
 share stands in the texts. Chosen by BLEU of the dev split's texts."""
 LEAST_ATTENTION = 0.05
-"""What gets less of the attention is not being translated."""
+"""A source word that gets less of the attention is not being translated."""
 FIRST_PIECE = 2
 """Place of a text's first piece, after a start and a language."""
 SENTENCE_ENDS = (".", "?", "!", ":")
 MOST_IN_ALL = 1.05
-"""Shares add up to 1, but for their rounding."""
+"""Shares add up to 1, or a little more by rounding."""
 MOST_SURE = 1 - 1e-6
-"""How probably a word is the table's, at most."""
+"""Highest probability that a word is the table's."""
 LEAST_PROBABILITY = 1e-12
 LEAST_SHARE = 1e-3
-"""A word that is less probably the table's is the network's."""
+"""Below this probability of being the table's, a word counts as the network's."""
 
 
 class Rest(NamedTuple):

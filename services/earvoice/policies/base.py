@@ -192,7 +192,7 @@ class DecisionPolicy(Declared, ABC):
 
         Args:
             model: has the attributes that parameters name by ``model`` and ``model_maximum``; a
-                maximum of 0 is not told.
+                maximum of 0 means unknown.
         """
         values = {}
         for name, declared in parameters_of(type(self)).items():

@@ -17,9 +17,9 @@ WINDOW_S = 60.0
 class ArrivalClock:
     """Estimates the origin of a paced stream.
 
-    A paced client sends a chunk when its last sample exists, so each message implies an origin: its
-    arrival minus the audio so far. The earliest was delayed least. Sound cards drift (50 ppm
-    are 180 ms an hour), so only a sliding window counts.
+    A client that sends in real time sends a chunk as soon as its last sample exists, so each
+    message implies an origin: its arrival minus the audio so far. The earliest was delayed least.
+    Sound cards drift (50 ppm are 180 ms an hour), so only a sliding window counts.
     """
 
     def __init__(self, sample_rate_hertz: int) -> None:

@@ -118,10 +118,10 @@ def _count_within_length(
 
 
 def _count_before_loop(evidence: Evidence, hypothesis: Hypothesis, new_token_count: int) -> int:
-    """Keep what comes before an n-gram begins once more than allowed.
+    """Keep what comes before the first surplus repetition of an n-gram.
 
-    More than half of that surplus turn makes a loop: a hypothesis may end inside it. Where the
-    labels show no repetition, its first word does.
+    More than half of that repetition suffices, because a hypothesis may end inside it. Where the
+    labels show no repetition, its first word suffices.
     """
     tokens = hypothesis.token_ids
     first = len(hypothesis.prefix)

@@ -76,7 +76,7 @@ def _backends(settings: PolicySettings, turns: LoopLagSelector) -> Backends:
 
 
 def build_authenticator(settings: PolicySettings) -> Authenticator | None:
-    """Return what identifies the callers; None where everybody is let in."""
+    """Return what identifies callers; None where nobody needs a token."""
     known: list[Authenticator] = []
     try:
         if settings.auth_tokens_file:

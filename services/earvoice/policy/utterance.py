@@ -236,7 +236,7 @@ class Utterance(UtteranceState):
 
 
 def agreement(words: Sequence[Word], transcript: str) -> float:
-    """Return `likeness`; of few letters, the number heard per letter written, whichever they are.
+    """Return `likeness`; for few letters, how many were heard per letter written, right or wrong.
 
     For "Bye." the encoder may hear "f hie"; for a word of another language it hears nothing.
     """

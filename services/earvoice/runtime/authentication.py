@@ -19,7 +19,7 @@ _TENANT: ContextVar[str] = ContextVar("earvoice_tenant", default="")
 
 Authenticator = Callable[[str], Awaitable[str | None]]
 """Returns the tenant of a token; None if the token is not known here. Raises for a known caller
-that may not come in."""
+that is not allowed."""
 
 
 def shared_secrets(secrets: Iterable[str]) -> Authenticator:

@@ -298,7 +298,7 @@ async def _abort(context: Context, error: BaseException) -> NoReturn:
 
 
 def _gone() -> asyncio.CancelledError:
-    """Return what ends the call of a caller that can no longer be reached.
+    """Return the exception that ends the call of a caller that can no longer be reached.
 
     A write on a lost connection may fail before gRPC has cancelled the call.
     """

@@ -83,7 +83,7 @@ def is_loopback(host: str) -> bool:
 
 
 def reachable_host(host: str) -> str:
-    """Return where programs of this machine reach what listens on a host, perhaps on every one."""
+    """Return the host at which this machine's programs reach a listener, perhaps on all hosts."""
     return {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "::": "::1"}.get(host, host)  # noqa: S104 - compared
 
 

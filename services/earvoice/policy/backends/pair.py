@@ -39,7 +39,7 @@ class Backends:
     Attributes:
         models: those with a ready encoder and a ready decoder, the one with the most such pairs
             first. Once there has been one, the list stays non-empty: that its replicas are lost
-            is found out when a session is opened on them.
+            shows only when a session is opened on them.
         replays: how often a session went on elsewhere because a replica was lost, by service.
         refused: sessions that no replica took, by the error's reason.
     """
