@@ -30,6 +30,7 @@ from tests.e2e.calling import (
     speech,
 )
 from tests.e2e.running import SERVICES, Running, earvoice, start
+from tests.until import until
 
 HEALTH_NAMES = {
     "policy": "earvoice.api.v1.SpeechTranslationService",
@@ -198,8 +199,7 @@ async def test_a_client_that_never_reads_is_ended_and_others_go_on(impatient: Ru
 async def ended(running: Running, session_id: str) -> None:
     """Return once the log of every service has the session's last line."""
     for service in SERVICES:
-        while not has_ended(running.log(service), session_id):  # noqa: ASYNC110 - another process
-            await asyncio.sleep(0.05)
+        await until(lambda service=service: has_ended(running.log(service), session_id))
 
 
 def has_ended(log: str, session_id: str) -> bool:

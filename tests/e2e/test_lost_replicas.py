@@ -22,6 +22,7 @@ from tests.e2e.calling import (
     speech,
 )
 from tests.e2e.running import LoneService, ServiceYard, service_yard
+from tests.until import until
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(900)]
 BACKENDS = ("encoder", "decoder")
@@ -106,9 +107,7 @@ def known_to_serve(policy_log: str) -> set[str]:
 async def mended(cluster: Cluster) -> AsyncIterator[Cluster]:
     """Every replica serves before and after, and the policy service knows that they do."""
     addresses = {replica.address() for both in cluster.replicas.values() for replica in both}
-    async with asyncio.timeout(200):
-        while known_to_serve(cluster.policy.log) != addresses:  # noqa: ASYNC110 - another process
-            await asyncio.sleep(0.05)
+    await until(lambda: known_to_serve(cluster.policy.log) == addresses)
     yield cluster
     for both in cluster.replicas.values():
         for replica in both:

@@ -30,6 +30,7 @@ from earvoice.runtime.transport import bearer_metadata, open_channel
 from tests.certificates import Authority, Certificate
 from tests.e2e.calling import SPEECH, speech
 from tests.e2e.running import SERVICES, Running, earvoice, start
+from tests.until import until
 
 TOKENS = {"calls": "the-token-of-the-call-centre", "others": "the-token-of-somebody-else"}
 SECRET = "what-the-policy-shows-to-its-backends"
@@ -93,9 +94,7 @@ async def test_a_known_tenant_is_translated_and_nobody_writes_down_what_was_said
     marked = set(re.findall(r"\w{5,}", " ".join(words)))
     assert marked
     for service in SERVICES:
-        async with asyncio.timeout(120):
-            while "session ended" not in secured.services.log(service):  # noqa: ASYNC110 - another process
-                await asyncio.sleep(0.05)
+        await until(lambda service=service: "session ended" in secured.services.log(service))
         log = secured.services.log(service)
         said = set(re.findall(r"\w+", log))
         assert not marked & said

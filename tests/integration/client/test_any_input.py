@@ -24,6 +24,7 @@ from earvoice.client.ffmpeg import FfmpegAudio, probe_file
 from earvoice.runtime.audio_format import AudioFormat
 from tests.deploy.tool import free_port, program
 from tests.integration.client.scripted_service import ScriptedService, serve
+from tests.until import until
 
 TONE_HZ = 500
 SECONDS = 2
@@ -82,8 +83,7 @@ async def translate(source, *options, content=None, file=None, environment=None,
             env={**os.environ, **(environment or {})},
         )
         if heard_bytes is not None:
-            while sum(map(len, service.audio)) < heard_bytes:  # noqa: ASYNC110 - another process
-                await asyncio.sleep(0.01)
+            await until(lambda: sum(map(len, service.audio)) >= heard_bytes)
             process.send_signal(signal.SIGINT)
         _, errors = await process.communicate(content)
     return process.returncode, errors.decode(), service
@@ -175,8 +175,7 @@ async def test_a_container_may_come_in_pieces(tmp_path, kind, first_bytes):
     async def write():
         with os.fdopen(writing, "wb", buffering=0) as pipe:
             pipe.write(content[:first_bytes])
-            while any(ioctl(pipe, termios.FIONREAD, bytes(4))):  # noqa: ASYNC110 - another process
-                await asyncio.sleep(0.01)
+            await until(lambda: not any(ioctl(pipe, termios.FIONREAD, bytes(4))))
             await asyncio.to_thread(pipe.write, content[first_bytes:])
 
     with os.fdopen(reading) as pipe:
@@ -195,8 +194,7 @@ async def test_a_pipe_is_made_what_was_asked_for(make_recording):
 
 async def bound(process: psutil.Process) -> None:
     """Whoever asks before somebody listens waits three seconds at most."""
-    while not process.net_connections():  # noqa: ASYNC110 - another process
-        await asyncio.sleep(0.01)
+    await until(process.net_connections)
 
 
 async def test_an_address_is_read_as_it_comes_by_srt(make_recording):

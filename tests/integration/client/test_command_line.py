@@ -19,6 +19,7 @@ from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.api.v1 import types_pb2 as types
 from earvoice.runtime.errors import BackendUnavailableError, SessionLimitError
 from tests.integration.client.scripted_service import RoomForOne, ScriptedService, serve
+from tests.until import until
 
 ITEM_FIELDS = [
     "type",
@@ -330,8 +331,7 @@ async def test_an_endless_device_is_read_until_a_signal():
     with Path("/dev/zero").open("rb") as zero:  # noqa: ASYNC230 - opened, not read
         async with serve(service) as address:
             process = start(["translate", "-", "--server", address], stdin=zero)
-            while len(service.audio) < 3:  # noqa: ASYNC110 - another process
-                await asyncio.sleep(0.01)
+            await until(lambda: len(service.audio) >= 3)
             process.send_signal(signal.SIGINT)
             status, output, errors = await finish(process)
     assert (status, output) == (0, b"Guten Tag\n"), errors
@@ -342,8 +342,7 @@ async def test_ctrl_c_ends_the_command_while_no_audio_has_come():
     service = ScriptedService()
     async with serve(service) as address:
         with start(["translate", "-", "--server", address], stdin=subprocess.PIPE) as process:
-            while not service.configs:  # noqa: ASYNC110 - another process
-                await asyncio.sleep(0.01)
+            await until(lambda: service.configs)
             process.send_signal(signal.SIGINT)
             assert await status_of(process) == 130
 
@@ -358,8 +357,7 @@ async def test_ctrl_c_is_not_for_a_source_that_has_ended(tmp_path):
         with start(arguments, stdin=subprocess.PIPE) as process:
             process.stdin.write(bytes(3200))
             process.stdin.close()
-            while len(service.configs) < 2:  # noqa: ASYNC110 - another process
-                await asyncio.sleep(0.01)
+            await until(lambda: len(service.configs) >= 2)
             process.send_signal(signal.SIGINT)
             assert await status_of(process) == 130
 

@@ -12,6 +12,7 @@ from earvoice.cli.command import CommandError
 from earvoice.cli.local_services import GATEWAY, LocalServices, ServiceChoices
 from earvoice.cli.log_relay import LogRelay, ServiceLogs
 from earvoice.cli.supervisor import ChildPlan, SupervisedChild
+from tests.until import until
 
 # Serves at once: writes its address (and port, so that a restart can be compared), then waits.
 SERVER = """
@@ -67,13 +68,6 @@ def starts(folder):
     """Return process id and port of each start so far."""
     lines = (folder / "starts").read_text().splitlines() if (folder / "starts").exists() else []
     return [tuple(map(int, line.split())) for line in lines]
-
-
-async def until(condition):
-    """Wait until a child on this machine has done its part."""
-    async with asyncio.timeout(120):
-        while not condition():  # noqa: ASYNC110 - another process tells no event of ours
-            await asyncio.sleep(0.01)
 
 
 def alive(process_id):

@@ -48,6 +48,7 @@ from earvoice.runtime.tls import ChannelTls, TlsFileError
 from earvoice.runtime.transport import PUBLIC_MESSAGE_LIMIT_BYTES, open_channel
 from tests.certificates import Authority
 from tests.integration.client.scripted_service import Response, ScriptedService, serve
+from tests.until import until
 
 OPTIONS = TranslationOptions(("de",))
 
@@ -185,7 +186,7 @@ async def test_who_speaks_on_hears_all_and_why_the_session_has_ended():
 
     async def audio():
         yield b"12"
-        await _until(service.asked.is_set)
+        await until(service.asked.is_set)
         service.may_end.set()
         # Nothing is read meanwhile.
         service.ended.wait(120)
@@ -419,7 +420,7 @@ async def test_a_failing_source_ends_the_session_with_its_own_error():
         with pytest.raises(AudioSourceError, match="damaged"):
             async for _ in client.translate(broken(), OPTIONS):
                 pass
-        await _until(lambda: service.unfinished_sessions == 1)
+        await until(lambda: service.unfinished_sessions == 1)
 
 
 async def test_audio_that_ends_inside_a_frame_is_told():
@@ -445,7 +446,7 @@ async def test_leaving_early_cancels_the_session():
             async for event in events:
                 if isinstance(event, Committed):
                     break
-        await _until(lambda: service.unfinished_sessions == 1)
+        await until(lambda: service.unfinished_sessions == 1)
 
 
 async def test_a_cancelled_caller_stays_cancelled():
@@ -555,10 +556,3 @@ async def test_models_are_listed():
         catalog = await client.list_models()
     assert catalog.models[0].target_languages == ("de",)
     assert (catalog.policies, catalog.max_target_languages) == (("edatt",), 1)
-
-
-async def _until(condition):
-    """Wait for the server's side of an end, which comes a moment after ours."""
-    async with asyncio.timeout(120):
-        while not condition():  # noqa: ASYNC110 - the server tells no event of ours
-            await asyncio.sleep(0)

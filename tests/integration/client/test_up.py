@@ -14,6 +14,7 @@ import pytest
 from earvoice.decoder import settings as decoder_settings
 from earvoice.encoder import settings as encoder_settings
 from earvoice.policy import settings as policy_settings
+from tests.until import until
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="up asks for the services' extras first"
@@ -89,9 +90,7 @@ def unread():
 async def run_until_ready(environment, ready_file, *arguments, signal_number=signal.SIGTERM):
     """Run the command until it is ready, then end it; return addresses, status and outputs."""
     process = await start(environment, "--ready-file", ready_file, *arguments)
-    async with asyncio.timeout(120):
-        while not ready_file.exists():  # noqa: ASYNC110 - another process tells no event of ours
-            await asyncio.sleep(0.01)
+    await until(ready_file.exists)
     addresses = json.loads(ready_file.read_text())
     process.send_signal(signal_number)
     output, errors = await process.communicate()
@@ -173,18 +172,12 @@ def make_loud(tmp_path):
     path.write_text(LOUD + path.read_text())
 
 
-async def ready(path):
-    async with asyncio.timeout(120):
-        while not path.exists():  # noqa: ASYNC110 - another process tells no event of ours
-            await asyncio.sleep(0.01)
-
-
 async def test_a_reader_of_the_log_that_stops_stops_nothing(environment, tmp_path, unread):
     """Nobody reads standard error: the services serve, and SIGTERM ends all."""
     make_loud(tmp_path)
     arguments = ("--port", "0", "--ready-file", tmp_path / "ready.json")
     process = await start(environment, *arguments, stderr=unread)
-    await ready(tmp_path / "ready.json")
+    await until((tmp_path / "ready.json").exists)
     process.terminate()
     async with asyncio.timeout(120):
         assert await process.wait() == 0
@@ -207,13 +200,12 @@ async def test_a_killed_up_leaves_nothing_behind(environment, tmp_path):
     (tmp_path / "tmp").mkdir()
     environment["TMPDIR"] = str(tmp_path / "tmp")
     process = await start(environment, "--port", "0", "--ready-file", tmp_path / "ready.json")
-    await ready(tmp_path / "ready.json")
+    await until((tmp_path / "ready.json").exists)
     assert list((tmp_path / "tmp").glob("earvoice-*"))
     process.kill()
     await process.communicate()
-    async with asyncio.timeout(120):
-        while (tmp_path / "ready.json").exists() or any((tmp_path / "tmp").iterdir()):  # noqa: ASYNC110 - another process tells no event of ours
-            await asyncio.sleep(0.01)
+    left = tmp_path / "ready.json"
+    await until(lambda: not left.exists() and not any((tmp_path / "tmp").iterdir()))
 
 
 async def test_a_missing_folder_is_told_before_anything_starts(environment, tmp_path):

@@ -38,6 +38,7 @@ from tests.integration.policy.scripted_backends import (
     scripted_replica,
 )
 from tests.unit.policy.running import OPTIONS
+from tests.until import until
 
 SERVICES = ("encoder", "decoder")
 SECOND_BYTES = RATE_HERTZ * 2
@@ -416,8 +417,7 @@ async def test_a_replica_that_is_not_understood_ends_nothing():
     backends = Backends(f"127.0.0.1:{port},{encoder.address}", decoder.address)
     running = asyncio.create_task(backends.run())
     async with asyncio.timeout(120):
-        while garbage.asked_count < 2 and not running.done():  # noqa: ASYNC110 - remote
-            await asyncio.sleep(0.01)
+        await until(lambda: garbage.asked_count >= 2 or running.done())
         assert not running.done()
         await all_ready(backends, 1, 1)
     running.cancel()

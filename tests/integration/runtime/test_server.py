@@ -19,6 +19,7 @@ from earvoice.api.v1 import encoder_service_pb2_grpc as pb_grpc
 from earvoice.runtime.errors import InvalidFieldError, SessionLimitError, SlowReaderError
 from earvoice.runtime.server import ServiceServer
 from earvoice.runtime.settings import ServiceSettings
+from tests.until import until
 
 SERVICE = "earvoice.api.v1.EncoderService"
 ENCODE = f"/{SERVICE}/Encode"
@@ -190,8 +191,7 @@ async def test_health_is_truthful_from_start_to_drain(tmp_path):
 
         running = asyncio.create_task(server.serve_until_stopped(on_drain))
         # The file says that it serves: from then on a signal drains it.
-        while not address_file.exists():  # noqa: ASYNC110 - a file sets no event
-            await asyncio.sleep(0)
+        await until(address_file.exists)
         assert address_file.read_text().startswith("127.0.0.1:")
         await note_health()
         os.kill(os.getpid(), signal.SIGTERM)

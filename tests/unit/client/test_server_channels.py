@@ -15,6 +15,7 @@ from earvoice.client.server_channels import (
     split_address,
 )
 from earvoice.runtime.tls import TlsFileError
+from tests.until import until
 
 
 class FakeChannel:
@@ -122,8 +123,7 @@ async def test_a_search_ends_with_the_last_session_and_leaves_no_connection_open
     async with channels.use() as leaving:
         async with channels.use():
             search = channels.search_other(leaving)
-            while len(opened) < 2:  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0)
+            await until(lambda: len(opened) >= 2)
         assert not search.done()
     assert search.cancelled()
     assert [channel.is_closed for channel in opened] == [False, True]

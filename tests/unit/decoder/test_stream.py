@@ -13,6 +13,7 @@ from earvoice.decoder.stream import DecodeStream
 from earvoice.runtime.errors import EarvoiceError, IdleError, OutOfOrderError, SlowReaderError
 from tests.fakes import NotingEngine, served_model
 from tests.requests import generate, opening, states
+from tests.until import until
 
 
 class Requests:
@@ -81,8 +82,7 @@ async def test_a_caller_whose_generation_runs_is_not_idle() -> None:
     engine = NotingEngine()
 
     async def end_generation() -> None:
-        while not engine.submitted:  # noqa: ASYNC110 - it only notes
-            await asyncio.sleep(0)
+        await until(lambda: engine.submitted)
         (generation,) = engine.submitted
         generation.outbox.announce()
         generation.outbox.deliver(generation.end(EndReason.HALTED, 0.0))
