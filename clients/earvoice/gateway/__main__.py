@@ -110,10 +110,14 @@ def _loop_faults() -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None
 
 
 def _listen(settings: GatewaySettings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    is_ipv6 = ":" in settings.host
     try:
         listener = socket.create_server(
-            (settings.host, settings.port), family=family, backlog=_BACKLOG
+            (settings.host, settings.port),
+            family=socket.AF_INET6 if is_ipv6 else socket.AF_INET,
+            backlog=_BACKLOG,
+            # At `::` IPv4 comes in, too, as at the services and the metrics.
+            dualstack_ipv6=is_ipv6 and socket.has_dualstack_ipv6(),
         )
     except OSError as error:
         raise cannot_listen(settings, "port", error) from error

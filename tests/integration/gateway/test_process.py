@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import sys
 
 import pytest
@@ -63,3 +64,20 @@ async def test_a_container_s_health_check_asks_where_the_gateway_is(is_encrypted
         environment["EARVOICE_GATEWAY_PORT"] = address.rpartition(":")[2]
         assert await probe() == 0
     assert await probe() == 1
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this system has no IPv6")
+@pytest.mark.parametrize("loopback", ["127.0.0.1", "::1"])
+async def test_at_all_addresses_ipv4_and_ipv6_come_in(loopback):
+    """As at the services: a cluster may have both, and probe by either."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "earvoice.gateway"),
+        env={**os.environ, "EARVOICE_GATEWAY_HOST": "::", "EARVOICE_GATEWAY_PORT": "0"},
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    listening = json.loads(await process.stderr.readline())
+    _, writer = await asyncio.open_connection(loopback, listening["address"].rpartition(":")[2])
+    writer.close()
+    process.terminate()
+    await process.communicate()
