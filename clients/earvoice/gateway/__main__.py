@@ -70,6 +70,7 @@ async def _serve(settings: GatewaySettings) -> None:
             partial.write_text(f"{address}\n", encoding="utf8")
     asyncio.get_running_loop().set_exception_handler(_loop_faults())
     await _DrainingServer(server_config(door), door).serve([listener])
+    logging.getLogger(__name__).info("stopped")
 
 
 def server_config(door: Door) -> uvicorn.Config:

@@ -117,9 +117,14 @@ class Door:
     async def drain(self) -> None:
         """Accept nobody new, and give running connections the drain grace to end."""
         self.is_draining = True
+        grace_s = self.settings.drain_grace_ms / 1000
+        _LOG.info("draining", extra={"grace_s": grace_s, "connections": self.socket_count})
         if self._sockets:
-            await asyncio.wait(self._sockets, timeout=self.settings.drain_grace_ms / 1000)
+            await asyncio.wait(self._sockets, timeout=grace_s)
         ended, self._sockets = self._sockets, set()
+        if ended:
+            told = {"grace_s": grace_s, "connections": len(ended)}
+            _LOG.warning("connections still open after the grace", extra=told)
         for task in ended:
             task.cancel()
         if ended:
@@ -193,11 +198,11 @@ class Door:
             traced = replace(start.options, traceparent=told_traceparent)
             speaker = Speaker(client, traced, start.resume_points, publish, self._telemetry.meters)
             self.speaker_count += 1
-            lost = False
+            status, lost = "OK", False
             try:
                 yield speaker
             except BaseException as error:
-                lost = not is_final(error)
+                status, lost = reason_of(error), not is_final(error)
                 raise
             finally:
                 self.speaker_count -= 1
@@ -215,6 +220,7 @@ class Door:
                         "sessions": speaker.session_ids,
                         "seconds": round(time.monotonic() - begun_s, 3),
                         "words": speaker.word_count,
+                        "status": status,
                     },
                 )
 

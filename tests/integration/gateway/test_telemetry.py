@@ -93,6 +93,38 @@ async def test_a_caller_that_goes_is_no_error(collector):
     assert attributes(span)["earvoice.session.status"].string_value == "CANCELLED"
 
 
+async def test_the_log_says_how_each_stream_ended(caplog):
+    """As the policy service's does: few streams are traced."""
+    caplog.set_level("INFO", "earvoice.gateway")
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, door):
+        await caption(address, start())
+        async with speak(address) as websocket:
+            await websocket.send(start())
+            await websocket.recv()
+        while door.speaker_count:
+            await asyncio.sleep(0.01)
+    service = ScriptedService(failure=SessionLimitError("all taken", retry_after_ms=1500))
+    async with serve(service) as server, run_gateway(server) as (address, _):
+        await caption(address, start())
+    ended = [record.status for record in caplog.records if record.msg == "stream ended"]
+    assert ended == ["OK", "CANCELLED", "SESSION_LIMIT"]
+
+
+async def test_the_log_says_that_the_gateway_drains(caplog):
+    """And whom it sends away after the grace."""
+    caplog.set_level("INFO", "earvoice.gateway")
+    async with (
+        serve(ScriptedService()) as server,
+        run_gateway(server, drain_grace_ms=1) as (address, door),
+        speak(address) as websocket,
+    ):
+        await websocket.send(start())
+        await websocket.recv()
+        await door.drain()
+    told = [(record.msg, record.connections) for record in caplog.records[:2]]
+    assert told == [("draining", 1), ("connections still open after the grace", 1)]
+
+
 async def test_what_is_not_traced_passes_its_callers_trace_on(collector):
     """It is the caller's to keep or not."""
     service = ScriptedService()
