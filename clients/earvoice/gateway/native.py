@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+
+from starlette.websockets import WebSocketDisconnect
 
 from earvoice.client import TranslationEvent
-from earvoice.gateway.connection import Connection
+from earvoice.gateway.connection import Connection, is_final
 from earvoice.gateway.door import Door
 from earvoice.gateway.messages import (
     describe_event,
@@ -28,7 +31,8 @@ async def serve_speaker(door: Door, connection: Connection, token: str) -> None:
 
     async def tell(language: str, event: TranslationEvent, resume_point: bytes) -> None:
         connection.has_begun = True
-        await connection.send(dump(describe_event(language, event, resume_point)))
+        with suppress(WebSocketDisconnect):  # what that means is for `_listen` to say
+            await connection.send(dump(describe_event(language, event, resume_point)))
 
     async with (
         door.open(start, admission, connection.traceparent) as speaker,
@@ -38,12 +42,14 @@ async def serve_speaker(door: Door, connection: Connection, token: str) -> None:
         if start.container:
             audio = ContainerAudio(speaker, start.options.audio)
             group.create_task(audio.run())
-        listening = group.create_task(_listen(door, connection, audio))
+        listening = group.create_task(_listen(door, connection, speaker, audio))
         await speaker.run(tell)
         listening.cancel()
 
 
-async def _listen(door: Door, connection: Connection, audio: Speaker | ContainerAudio) -> None:
+async def _listen(
+    door: Door, connection: Connection, speaker: Speaker, audio: Speaker | ContainerAudio
+) -> None:
     """Take audio and changes; after ``end`` only wait for the caller to go."""
     while True:
         timeout_ms = None if audio.has_ended else door.settings.idle_timeout_ms
@@ -54,6 +60,13 @@ async def _listen(door: Door, connection: Connection, audio: Speaker | Container
             if had_started:
                 raise
             continue  # the caller waits for us: no session has begun yet
+        except WebSocketDisconnect as gone:
+            if speaker.publication is None or not is_final(gone):
+                raise
+            # Readers get the last words all the same.
+            speaker.publication.is_left = True
+            await audio.end()
+            return
         if isinstance(message, bytes):
             await audio.send(message)
             continue

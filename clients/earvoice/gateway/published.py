@@ -330,10 +330,15 @@ class PublishedStream:
 
 
 class Publication:
-    """A speaker's hold on a stream."""
+    """A speaker's hold on a stream.
+
+    Attributes:
+        is_left: the speaker has gone, and what it has said is still being translated.
+    """
 
     def __init__(self, stream: PublishedStream) -> None:
         self.stream = stream
+        self.is_left = False
 
     def publish(self, language: str, event: TranslationEvent) -> None:
         """Send an event to the stream's readers.
@@ -426,7 +431,7 @@ class StreamDirectory:
         known = self._streams.get(name)
         if known is not None and (known.is_of(points) or (known.is_over and points)):
             return known.begin(points, languages)
-        if known is not None and known.publication is not None:
+        if known is not None and known.publication and not known.publication.is_left:
             raise InvalidFieldError("publish", name, "a name under which nobody speaks")
         if known is not None and not known.is_over:
             known.end(self._now_s())  # its former speaker has not come back

@@ -344,6 +344,34 @@ async def test_a_connection_that_is_lost_is_not_one_that_was_closed(leave, is_ov
     assert stream.is_over is is_over
 
 
+@pytest.mark.parametrize("has_told_the_end", [False, True])
+async def test_readers_get_the_last_words_of_who_closes(has_told_the_end):
+    """A page that is shut, a line that is hung up: what was said until then is translated."""
+    async with serve(ScriptedService([" Guten", " Tag"])) as server, run_gateway(server) as (at, _):
+        async with speak(at) as speaker:
+            await speaker.send(start(publish="hall"))
+            await speaker.recv()
+            async with speak(at, "/v1/streams/hall") as reader:
+                await speaker.send(CHUNK)
+                if has_told_the_end:
+                    await speaker.send(json.dumps({"type": "end"}))
+                await speaker.close()
+                heard = await receive_all(reader)
+    assert text_of(heard) == "Guten Tag"
+    assert heard[-1] == {"type": "end"}
+
+
+def test_a_name_is_free_as_soon_as_its_speaker_has_left():
+    """Who comes back at once does not wait for the last words of the time before."""
+    directory = StreamDirectory(kept_lines=5, linger_s=10)
+    before = directory.open("hall")
+    before.is_left = True
+    assert directory.open("hall").stream is directory.find("hall") is not before.stream
+    assert before.stream.is_over
+    with pytest.raises(OutOfOrderError, match="'hall' goes on by another connection"):
+        before.publish("de", committed("Gespenst"))
+
+
 class Guarded(ScriptedService):
     """Serves who shows the right token, but not in "xx", and says where to resume."""
 
