@@ -181,7 +181,10 @@ CANCELLED = "CANCELLED"
 def reason_of(error: BaseException) -> str:
     """Return why a stream ended, as an error's reason; `CANCELLED` if its caller left."""
     first = _first_of(error)
-    if isinstance(first, EarvoiceError | TranslationError):
+    if isinstance(first, TranslationError):
+        # A server that is not there, or a proxy before it, gives no reason.
+        return first.reason or first.code or InternalError.reason
+    if isinstance(first, EarvoiceError):
         return first.reason
     gone = WebSocketDisconnect | asyncio.CancelledError
     return CANCELLED if isinstance(first, gone) else InternalError.reason

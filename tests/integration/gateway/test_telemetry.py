@@ -79,6 +79,15 @@ async def test_a_refusal_ends_the_span_with_its_reason(collector):
     assert attributes(span)["error.type"].string_value == "SESSION_LIMIT"
 
 
+async def test_a_service_that_is_not_there_ends_the_span_with_its_code(collector):
+    """It has no reason of ours."""
+    async with run_gateway("127.0.0.1:1") as (address, _):
+        await caption(address, start())
+    (span,) = collector.spans
+    assert attributes(span)["error.type"].string_value == "UNAVAILABLE"
+    assert attributes(span)["earvoice.session.status"].string_value == "UNAVAILABLE"
+
+
 async def test_a_caller_that_goes_is_no_error(collector):
     """Pages are closed."""
     service = ScriptedService()
