@@ -76,8 +76,10 @@ async def test_at_all_addresses_ipv4_and_ipv6_come_in(loopback):
         stderr=asyncio.subprocess.PIPE,
     )
     assert process.stderr is not None
-    listening = json.loads(await process.stderr.readline())
-    _, writer = await asyncio.open_connection(loopback, listening["address"].rpartition(":")[2])
-    writer.close()
-    process.terminate()
-    await process.communicate()
+    try:
+        listening = json.loads(await process.stderr.readline())
+        _, writer = await asyncio.open_connection(loopback, listening["address"].rpartition(":")[2])
+        writer.close()
+    finally:
+        process.kill()
+        await process.communicate()
