@@ -37,7 +37,7 @@ def tone(tmp_path):
 
 
 @asynccontextmanager
-async def opened(service, **settings):
+async def opened(service, query="?to=de", **settings):
     """Give the page, the addresses of its WebSockets until now, and the gateway's door."""
     async with (
         serve(service) as server,
@@ -49,8 +49,8 @@ async def opened(service, **settings):
         page = await context.new_page()
         sockets = []
         page.on("websocket", lambda socket: sockets.append(socket.url))
-        await page.goto(f"http://localhost:{address.rpartition(':')[2]}/?to=de")
-        await page.locator("#start:enabled").wait_for(timeout=PATIENCE_MS)
+        await page.goto(f"http://localhost:{address.rpartition(':')[2]}/{query}")
+        await page.locator("#start:enabled").wait_for(state="attached", timeout=PATIENCE_MS)
         yield page, sockets, door
 
 
@@ -113,3 +113,30 @@ async def test_words_without_a_place_do_not_come_again():
         await page.locator("#status[data-kind=error]").wait_for(timeout=PATIENCE_MS)
         assert await page.locator("#status").inner_text() == "the gateway is going away"
         assert len(sockets) == 1
+
+
+async def test_the_bar_shows_two_whole_lines_on_one_ground():
+    """It ends where the text does; no slice of an older line; the tail differs from what stays."""
+    async with opened(ScriptedService(), "?to=de&overlay=1") as (page, _, _):
+        height, line_height, widths, ground, word, tail = await page.evaluate(
+            """async () => {
+                const { Captions } = await import("./captions.js");
+                const main = document.getElementById("captions");
+                const column = new Captions(main, {}, {}).column("de");
+                const text = "viele Worte ".repeat(25);
+                for (const utterance of [0, 1, 2]) column.addLine({ utterance, text });
+                column.setTail("das Ende", 2);
+                const { lineHeight, backgroundColor } = getComputedStyle(column.line);
+                const [word, tail] = column.line.querySelectorAll("span");
+                return [
+                    column.lines.clientHeight, parseFloat(lineHeight),
+                    [...column.line.getClientRects()].map(({ width }) => width),
+                    backgroundColor,
+                    getComputedStyle(word).color, getComputedStyle(tail).color,
+                ];
+            }"""
+        )
+    assert abs(height - 2 * line_height) < 1
+    assert widths[0] > widths[-1]
+    assert ground != "rgba(0, 0, 0, 0)"
+    assert word != tail
