@@ -14,6 +14,8 @@ from tests.integration.client.scripted_service import ScriptedService, serve
 from tests.integration.gateway.running_gateway import PATIENCE_S, run_gateway
 
 PATIENCE_MS = 1000 * PATIENCE_S
+ELSEWHERE = "captions.example"
+"""A name of this machine that browsers do not know for it."""
 TONE_MS = 250
 """Two chunks and a half."""
 BLOCK_SAMPLES = 128
@@ -37,19 +39,23 @@ def tone(tmp_path):
 
 
 @asynccontextmanager
-async def opened(service, query="?to=de", **settings):
+async def opened(service, query="?to=de", host="localhost", **settings):
     """Give the page, the addresses of its WebSockets until now, and the gateway's door."""
     async with (
         serve(service) as server,
         run_gateway(server, **settings) as (address, door),
-        chromium("--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream") as browser,
+        chromium(
+            "--use-fake-ui-for-media-stream",
+            "--use-fake-device-for-media-stream",
+            f"--host-resolver-rules=MAP {ELSEWHERE} 127.0.0.1",
+        ) as browser,
     ):
         context = await browser.new_context(permissions=["microphone"])
         context.set_default_timeout(PATIENCE_MS)
         page = await context.new_page()
         sockets = []
         page.on("websocket", lambda socket: sockets.append(socket.url))
-        await page.goto(f"http://localhost:{address.rpartition(':')[2]}/{query}")
+        await page.goto(f"http://{host}:{address.rpartition(':')[2]}/{query}")
         await page.locator("#start:enabled").wait_for(state="attached", timeout=PATIENCE_MS)
         yield page, sockets, door
 
@@ -140,3 +146,16 @@ async def test_the_bar_shows_two_whole_lines_on_one_ground():
     assert widths[0] > widths[-1]
     assert ground != "rgba(0, 0, 0, 0)"
     assert word != tail
+
+
+async def test_a_page_without_tls_tells_why_it_gets_no_sound(tone):
+    """By the name of another machine, browsers have neither microphones nor worklets for it."""
+    origins = (f"http://{ELSEWHERE}",)
+    async with opened(ScriptedService(), host=ELSEWHERE, allowed_origins=origins) as (page, _, _):
+        told = page.locator("#status", has_text="only to pages over https or from localhost")
+        await page.locator("#start").click()
+        await told.wait_for(timeout=PATIENCE_MS)
+        await page.reload()
+        await page.locator("#start:enabled").wait_for(timeout=PATIENCE_MS)
+        await page.locator("#file").set_input_files(tone)
+        await told.wait_for(timeout=PATIENCE_MS)

@@ -75,6 +75,7 @@ function showLag() {
 
 async function start(open) {
   if (stream || isStarting) return;
+  if (!isSecureContext) return say("The browser gives sound only to pages over https or from localhost.", "error");
   const languages = chosenLanguages();
   if (!languages.length) return say("Choose a language first.", "error");
   isStarting = true;
