@@ -159,3 +159,16 @@ async def test_a_page_without_tls_tells_why_it_gets_no_sound(tone):
         await page.locator("#start:enabled").wait_for(timeout=PATIENCE_MS)
         await page.locator("#file").set_input_files(tone)
         await told.wait_for(timeout=PATIENCE_MS)
+
+
+async def test_languages_cannot_be_chosen_while_a_stream_runs():
+    """They would not be translated into."""
+    async with opened(ScriptedService([" gut"])) as (page, _, _):
+        await page.locator("#start").click()
+        await page.locator(".word").wait_for(timeout=PATIENCE_MS)
+        boxes = page.locator("#languages input")
+        assert await boxes.is_disabled()
+        assert await page.locator("#source").is_disabled()
+        await page.locator("#start").click()
+        await wait_for_end(page)
+        assert await boxes.is_enabled()

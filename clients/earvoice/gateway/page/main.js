@@ -121,8 +121,7 @@ async function start(open) {
     begin = Math.min(begin + length * 1e-4, performance.now() - heard);
     opened.send(chunk);
   }, stop);
-  element("start").textContent = "Stop";
-  element("start").disabled = false;
+  showControls(true);
 }
 
 // The sound is over: what is left of the text still comes.
@@ -139,7 +138,13 @@ function finish() {
   source?.stop();
   source = null;
   stream = null;
-  element("start").textContent = "Start";
+  showControls(false);
+}
+
+// What a stream has begun with stays until its end.
+function showControls(isRunning) {
+  for (const control of element("controls").elements) control.disabled = isRunning;
+  element("start").textContent = isRunning ? "Stop" : "Start";
   element("start").disabled = false;
 }
 
