@@ -172,3 +172,21 @@ async def test_languages_cannot_be_chosen_while_a_stream_runs():
         await page.locator("#start").click()
         await wait_for_end(page)
         assert await boxes.is_enabled()
+
+
+async def test_a_microphone_that_goes_is_told():
+    """Nobody has stopped it; all words before are there."""
+    async with opened(ScriptedService([" gut"])) as (page, _, _):
+        await page.evaluate(
+            """() => {
+                const devices = navigator.mediaDevices;
+                const open = devices.getUserMedia.bind(devices);
+                devices.getUserMedia = async (wanted) => (window.heard = await open(wanted));
+            }"""
+        )
+        await page.locator("#start").click()
+        await page.locator(".word").wait_for(timeout=PATIENCE_MS)
+        await page.evaluate("heard.getTracks()[0].dispatchEvent(new Event('ended'))")
+        told = page.locator("#status[data-kind=error]", has_text="The microphone is gone.")
+        await told.wait_for(timeout=PATIENCE_MS)
+        assert await page.locator("#start").inner_text() == "Start"

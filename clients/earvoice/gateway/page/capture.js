@@ -5,7 +5,7 @@ const HIGHEST_RATE_HZ = 48000;
 
 export async function openMicrophone() {
   const constraints = { audio: { channelCount: 1, echoCancellation: false, noiseSuppression: false } };
-  return fromStream(await navigator.mediaDevices.getUserMedia(constraints));
+  return fromStream(await navigator.mediaDevices.getUserMedia(constraints), "The microphone is gone.");
 }
 
 export async function openTab() {
@@ -23,7 +23,7 @@ export async function openFile(file, token) {
       .catch(() => decodeElsewhere(file, token));
     const node = new AudioBufferSourceNode(context, { buffer: recording });
     node.connect(context.destination); // one hears what is captioned
-    return capture(context, node, () => node.start(), (end) => { node.onended = end; });
+    return capture(context, node, () => node.start(), (end) => { node.onended = () => end(); });
   });
 }
 
@@ -38,13 +38,14 @@ async function decodeElsewhere(file, token) {
   return recording;
 }
 
-async function fromStream(stream) {
+// gone: said when the sound ends by itself, if that is no usual end.
+async function fromStream(stream, gone = null) {
   const tracks = stream.getTracks();
   const release = () => tracks.forEach((track) => track.stop());
   const context = await orClose(null, newContext, release);
   const source = await orClose(context, () => {
     const node = new MediaStreamAudioSourceNode(context, { mediaStream: stream });
-    const onEnd = (end) => tracks.forEach((track) => track.addEventListener("ended", end));
+    const onEnd = (end) => tracks.forEach((track) => track.addEventListener("ended", () => end(gone)));
     return capture(context, node, () => {}, onEnd);
   }, release);
   const stop = source.stop;

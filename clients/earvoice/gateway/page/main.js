@@ -96,6 +96,7 @@ async function start(open) {
   // end, so the earliest tells. It may rise by 100 ppm, as sound cards drift.
   let begin = Infinity;
   let heard = 0; // ms
+  let gone = null; // why there is no sound any more
   const { rateHz } = source;
   const lagOf = (word) => performance.now() - begin - word.source_end_ms;
   const opened = new TranslationStream({
@@ -111,7 +112,8 @@ async function start(open) {
     onLost: () => say("The connection was lost; going on…", "error"),
     onEnd: (failure) => {
       finish();
-      say(failure ?? "Ended.", failure ? "error" : "");
+      const wrong = failure ?? gone;
+      say(wrong ?? "Ended.", wrong ? "error" : "");
     },
   });
   stream = opened;
@@ -120,7 +122,10 @@ async function start(open) {
     heard += length;
     begin = Math.min(begin + length * 1e-4, performance.now() - heard);
     opened.send(chunk);
-  }, stop);
+  }, (why = null) => {
+    gone = why;
+    stop();
+  });
   showControls(true);
 }
 
