@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 import soundfile
 
+from earvoice.runtime.errors import SessionLimitError
 from tests.browser import chromium
 from tests.integration.client.scripted_service import ScriptedService, serve
 from tests.integration.gateway.running_gateway import PATIENCE_S, run_gateway
@@ -190,3 +191,14 @@ async def test_a_microphone_that_goes_is_told():
         told = page.locator("#status[data-kind=error]", has_text="The microphone is gone.")
         await told.wait_for(timeout=PATIENCE_MS)
         assert await page.locator("#start").inner_text() == "Start"
+
+
+async def test_a_busy_server_is_told_as_such():
+    """No connection was lost: there never was one."""
+    busy = ScriptedService(failure=SessionLimitError("1 of 1 sessions are taken", retry_after_ms=9))
+    async with opened(busy) as (page, _, _):
+        await page.locator("#start").click()
+        told = page.locator("#status", has_text="1 of 1 sessions are taken; trying again…")
+        await told.wait_for(timeout=PATIENCE_MS)
+        busy.failure = None
+        await page.locator("#status", has_text="Live").wait_for(timeout=PATIENCE_MS)

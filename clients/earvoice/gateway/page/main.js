@@ -109,7 +109,7 @@ async function start(open) {
       if (event.type === "started") say("Live", "live");
       showEvent(event, lagOf);
     },
-    onLost: () => say("The connection was lost; going on…", "error"),
+    onLost: (why) => say(why ? `${why}; trying again…` : "The connection was lost; going on…", "error"),
     onEnd: (failure) => {
       finish();
       const wrong = failure ?? gone;

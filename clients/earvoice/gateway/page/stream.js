@@ -124,9 +124,9 @@ export class TranslationStream {
     const doubled = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** this.tries++);
     // Spread, so that not all pages come back at once.
     const pause = Math.max(doubled, asked) * (1 + Math.random() / 2);
+    this.onLost(this.failure?.message);
     this.failure = undefined;
     this.summaries = 0;
-    this.onLost();
     setTimeout(() => this.isClosed || this.open(), pause);
   }
 }
