@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 import soundfile
 
-from earvoice.runtime.errors import SessionLimitError
+from earvoice.runtime.errors import NotReadyError, SessionLimitError
 from tests.browser import chromium
 from tests.integration.client.scripted_service import ScriptedService, serve
 from tests.integration.gateway.running_gateway import PATIENCE_S, run_gateway
@@ -202,3 +202,23 @@ async def test_a_busy_server_is_told_as_such():
         await told.wait_for(timeout=PATIENCE_MS)
         busy.failure = None
         await page.locator("#status", has_text="Live").wait_for(timeout=PATIENCE_MS)
+
+
+class Starting(ScriptedService):
+    """Cannot answer yet when it is asked first."""
+
+    is_up = False
+
+    async def ListModels(self, request, context):
+        if self.is_up:
+            return await super().ListModels(request, context)
+        self.is_up = True
+        raise NotReadyError("the decoder is still loading its model")
+
+
+async def test_a_page_that_was_opened_too_early_gets_ready():
+    """Nobody has to reload it, least of all in OBS."""
+    service = Starting([" gut"])
+    async with opened(service, "?to=de&autostart=1") as (page, _, _):
+        assert service.is_up
+        await page.locator(".word").wait_for(timeout=PATIENCE_MS)

@@ -18,7 +18,7 @@ const published = parameters.has("stream") ? `v1/streams/${encodeURIComponent(pa
 const captions = new Captions(element("captions"), marks, headers, published);
 const lags = [];
 const RECENT_LAGS = 20;
-const READER_PAUSE_MS = 2000;
+const RETRY_PAUSE_MS = 2000;
 const NEXT_STREAM_PAUSE_MS = 10_000;
 let source = null;
 let stream = null;
@@ -160,7 +160,10 @@ function chosenLanguages() {
 async function offerLanguages() {
   const answer = await fetch("v1/models", { headers });
   const content = await answer.json();
-  if (!answer.ok) throw new Error(content.error.message);
+  if (!answer.ok) {
+    const mayPass = content.error.advice === "retry";
+    throw Object.assign(new Error(content.error.message), { mayPass });
+  }
   const wanted = parameters.get("to")?.split(",");
   const names = new Intl.DisplayNames(["en"], { type: "language" });
   content.models[0].target_languages.forEach((tag, index) => {
@@ -197,7 +200,7 @@ function listen(address, probe, isOver = false) {
       say((await answer.json()).error.message);
     } else {
       if (answer?.status === 400) say((await answer.json()).error.message);
-      setTimeout(() => listen(address, probe, isOver), READER_PAUSE_MS);
+      setTimeout(() => listen(address, probe, isOver), RETRY_PAUSE_MS);
     }
   };
   events.onmessage = ({ data }) => {
@@ -274,15 +277,23 @@ document.addEventListener("drop", (event) => {
   if (file) start(() => openFile(file, token));
 });
 
-if (published) {
-  read(parameters.get("stream"));
-} else {
+// Whoever opens the page while the services still start need not reload it.
+function offer() {
   offerLanguages().then(
     () => {
       element("start").disabled = false;
       say("Ready.");
       if (parameters.has("autostart")) start(openMicrophone);
     },
-    (error) => say(error.message, "error"),
+    (error) => {
+      say(error.message, "error");
+      if (error.mayPass) setTimeout(offer, RETRY_PAUSE_MS);
+    },
   );
+}
+
+if (published) {
+  read(parameters.get("stream"));
+} else {
+  offer();
 }
