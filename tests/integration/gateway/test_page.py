@@ -222,3 +222,20 @@ async def test_a_page_that_was_opened_too_early_gets_ready():
     async with opened(service, "?to=de&autostart=1") as (page, _, _):
         assert service.is_up
         await page.locator(".word").wait_for(timeout=PATIENCE_MS)
+
+
+async def test_lines_run_as_their_script_does():
+    """Or the full stop of an Arabic sentence would stand before it."""
+    async with opened(ScriptedService()) as (page, _, _):
+        directions = await page.evaluate(
+            """async () => {
+                const { Captions } = await import("./captions.js");
+                const captions = new Captions(document.getElementById("captions"), {}, {});
+                return [["ar", "أهلا بكم."], ["de", "Willkommen."]].map(([language, text]) => {
+                    const column = captions.column(language);
+                    column.addLine({ utterance: 0, text });
+                    return getComputedStyle(column.line).direction;
+                });
+            }"""
+        )
+    assert directions == ["rtl", "ltr"]

@@ -136,6 +136,7 @@ class Column {
     if (this.line && !this.line.childNodes.length) return;
     this.line = document.createElement("p");
     this.line.lang = this.language; // the heading and its label are in the page's own
+    this.line.dir = "auto"; // Arabic and Hebrew run from the right
     this.lines.append(this.line);
     while (this.lines.childNodes.length > KEPT_LINES) this.lines.firstChild.remove();
   }
