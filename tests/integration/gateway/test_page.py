@@ -239,3 +239,27 @@ async def test_lines_run_as_their_script_does():
             }"""
         )
     assert directions == ["rtl", "ltr"]
+
+
+async def test_two_lines_are_in_view_however_low_the_window_is():
+    """A strip below a video, or a page at four times its size."""
+    async with opened(ScriptedService()) as (page, _, _):
+        await page.evaluate(
+            """async () => {
+                const { Captions } = await import("./captions.js");
+                const main = document.getElementById("captions");
+                window.column = new Captions(main, {}, {}).column("de");
+                for (const utterance of [0, 1, 2]) column.addLine({ utterance, text: "viel" });
+            }"""
+        )
+        for width, height, size in ((1280, 200, 28), (640, 360, 96), (320, 180, 96)):
+            await page.set_viewport_size({"width": width, "height": height})
+            lines_in_view = await page.evaluate(
+                """(size) => {
+                    document.documentElement.style.setProperty("--size", `${size}px`);
+                    const lineHeight = parseFloat(getComputedStyle(column.line).lineHeight);
+                    return column.lines.clientHeight / lineHeight;
+                }""",
+                size,
+            )
+            assert lines_in_view > 1.9
