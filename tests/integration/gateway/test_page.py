@@ -263,3 +263,11 @@ async def test_two_lines_are_in_view_however_low_the_window_is():
                 size,
             )
             assert lines_in_view > 1.9
+
+
+@pytest.mark.parametrize(("size", "shown"), [("48px", "48px"), ("huge", "28px")])
+async def test_a_size_is_read_as_it_is_meant(size, shown):
+    """With its unit, too; nonsense leaves the usual size."""
+    async with opened(ScriptedService(), f"?to=de&size={size}") as (page, _, _):
+        style = "getComputedStyle(document.documentElement).getPropertyValue('--size')"
+        assert await page.evaluate(style) == shown

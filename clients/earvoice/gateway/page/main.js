@@ -17,6 +17,7 @@ const headers = token ? { Authorization: `Bearer ${token}` } : {};
 const published = parameters.has("stream") ? `v1/streams/${encodeURIComponent(parameters.get("stream"))}` : "";
 const captions = new Captions(element("captions"), marks, headers, published);
 const lags = [];
+const DEFAULT_SIZE = 28; // pixels
 const RECENT_LAGS = 20;
 const RETRY_PAUSE_MS = 2000;
 const NEXT_STREAM_PAUSE_MS = 10_000;
@@ -25,7 +26,7 @@ let stream = null;
 let isStarting = false; // a sound is being opened: there is no stream yet
 
 if (parameters.has("overlay")) document.documentElement.classList.add("overlay");
-setSize(Number(parameters.get("size") ?? remembered()?.getItem("size") ?? 28));
+setSize(parseFloat(parameters.get("size") ?? remembered()?.getItem("size")) || DEFAULT_SIZE);
 
 function say(text, kind = "") {
   element("status").textContent = text;
