@@ -271,3 +271,21 @@ async def test_a_size_is_read_as_it_is_meant(size, shown):
     async with opened(ScriptedService(), f"?to=de&size={size}") as (page, _, _):
         style = "getComputedStyle(document.documentElement).getPropertyValue('--size')"
         assert await page.evaluate(style) == shown
+
+
+async def test_a_live_page_asks_before_it_is_left():
+    """A slip of the hand would end the stream; a page that has ended has nothing to ask."""
+    async with opened(ScriptedService([" gut"])) as (page, _, _):
+        await page.locator("#start").click()
+        await page.locator(".word").wait_for(timeout=PATIENCE_MS)
+        async with page.expect_event("dialog", timeout=PATIENCE_MS) as asking:
+            await page.close(run_before_unload=True)
+        question = await asking.value
+        assert question.type == "beforeunload"
+        await question.dismiss()
+        await page.locator("#start").click()
+        await wait_for_end(page)
+        asked = []
+        page.on("dialog", lambda dialog: asked.append(dialog.type))
+        await page.reload()
+        assert asked == []

@@ -266,6 +266,8 @@ element("downloads").addEventListener("click", ({ target }) => {
   const { format } = target.dataset;
   if (format) download(format).catch((error) => say(error.message, "error"));
 });
+// Leaving the page ends the stream, for its readers, too.
+addEventListener("beforeunload", (event) => stream && event.preventDefault());
 document.addEventListener("dragover", (event) => {
   event.preventDefault();
   document.body.classList.add("dropping");
