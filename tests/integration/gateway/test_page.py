@@ -289,3 +289,20 @@ async def test_a_live_page_asks_before_it_is_left():
         page.on("dialog", lambda dialog: asked.append(dialog.type))
         await page.reload()
         assert asked == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_choices_can_be_read_in_both_schemes(scheme):
+    """The browser's list is dark in the dark one, so both colours have to be given."""
+    async with opened(ScriptedService()) as (page, _, _):
+        await page.emulate_media(color_scheme=scheme)
+        ink, ground = await page.locator("#source option").first.evaluate(
+            """(option) => {
+                const { color, backgroundColor } = getComputedStyle(option);
+                return [color, backgroundColor].map((shown) => {
+                    const [red, green, blue, alpha = 1] = shown.match(/[\\d.]+/g).map(Number);
+                    return alpha && red + green + blue;
+                });
+            }"""
+        )
+    assert abs(ink - ground) > 500
