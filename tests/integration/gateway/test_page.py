@@ -306,3 +306,34 @@ async def test_choices_can_be_read_in_both_schemes(scheme):
             }"""
         )
     assert abs(ink - ground) > 500
+
+
+async def test_a_reader_that_comes_back_keeps_what_it_shows():
+    """It gets the last lines: what is new of them is added, and another stream replaces all."""
+    async with opened(ScriptedService()) as (page, _, _):
+        shown = await page.evaluate(
+            """async () => {
+                const { Captions } = await import("./captions.js");
+                const main = document.getElementById("captions");
+                const captions = new Captions(main, {}, {});
+                const language = "de";
+                const shown = () => [...main.querySelectorAll("p")].map((line) => line.textContent);
+                for (const utterance of [0, 1, 2]) {
+                    const said = { utterance, starts_word: true };
+                    const words = [{ ...said, text: "Es" }, { ...said, text: "war" }];
+                    captions.column(language).addWords(words, () => undefined);
+                }
+                captions.column(language).setTail("grau", 2);
+                const first = main.querySelector("p");
+                captions.catchUp([
+                    { language, utterance: 1, text: "Es war" },
+                    { language, utterance: 2, text: "Es war so." },
+                    { language, utterance: 4, text: "Ja." },
+                ]);
+                captions.catchUp([{ language, utterance: 4, text: "Ja. Gut." }]);
+                const kept = first.isConnected && shown();
+                captions.catchUp([{ language, utterance: 4, text: "Neu." }]);
+                return [kept, shown()];
+            }"""
+        )
+    assert shown == [["Es war", "Es war", "Es war so.", "Ja. Gut."], ["Neu."]]

@@ -27,12 +27,19 @@ export class Captions {
     this.container.replaceChildren();
   }
 
+  // The last lines, which a reader gets each time it connects: what is here of the same stream stays.
+  catchUp(lines) {
+    const columns = [...this.columns.values()];
+    if (!columns.every((column) => lines.some((line) => column.endsWithin(line)))) this.clear();
+    lines.forEach((line) => this.column(line.language).addLine(line));
+  }
+
   // SRT, VTT or plain text of one language; cues are the gateway's work.
   async export(language, format) {
     const { words, utterances } = this.columns.get(language);
     if (this.stream) {
-      // Of a stream the page has only what came since it last connected; what the gateway has may
-      // be forgotten some time after the end, or be the next stream's, which has no words yet.
+      // Of a stream the page lacks words that came while it was not connected; what the gateway has
+      // may be forgotten some time after the end, or be the next stream's, which has no words yet.
       const form = format === "txt" ? "srt" : format;
       const address = `${this.stream}/captions.${form}?language=${encodeURIComponent(language)}`;
       const answer = await fetch(address, { headers: this.headers });
@@ -76,6 +83,7 @@ class Column {
     this.words = [];
     this.utterances = []; // those that were not understood
     this.utterance = -1;
+    this.spoken = { utterance: -1, text: "" }; // the last one with words
   }
 
   addWords(words, lagOf) {
@@ -98,6 +106,7 @@ class Column {
       if (word.starts_word && this.line.childNodes.length) this.line.append(" ");
       this.line.append(span);
       this.words.push(word);
+      this.note(word.utterance, `${word.starts_word ? " " : ""}${word.text}`);
     }
     this.tail.textContent = "";
     this.follow();
@@ -121,13 +130,29 @@ class Column {
     this.follow();
   }
 
+  // Whether a line of the gateway's is the one that ends here, perhaps longer by now.
+  endsWithin({ language, utterance, text }) {
+    const { spoken } = this;
+    return language === this.language && utterance === spoken.utterance && text.startsWith(spoken.text);
+  }
+
+  // A line only grows: of one that is here already its rest is new.
   addLine({ utterance, text }) {
-    this.beginLine(utterance);
+    const rest = utterance === this.spoken.utterance ? text.slice(this.spoken.text.length) : text;
+    if (utterance < this.spoken.utterance || !rest) return;
+    if (utterance !== this.utterance) this.beginLine(utterance);
+    this.tail.remove();
     const span = document.createElement("span");
     span.className = "word";
-    span.textContent = text;
+    span.textContent = rest;
     this.line.append(span);
+    this.note(utterance, rest);
     this.follow();
+  }
+
+  note(utterance, text) {
+    const before = utterance === this.spoken.utterance ? this.spoken.text : "";
+    this.spoken = { utterance, text: before ? before + text : text.trimStart() };
   }
 
   beginLine(utterance) {

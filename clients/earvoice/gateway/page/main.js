@@ -228,8 +228,7 @@ function listen(address, probe, isOver = false) {
 }
 
 function showLines(lines) {
-  captions.clear();
-  lines.forEach((line) => captions.column(line.language).addLine(line));
+  captions.catchUp(lines);
   if (lines.length) element("downloads").hidden = false;
 }
 
