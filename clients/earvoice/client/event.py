@@ -71,6 +71,11 @@ class Started:
     elapsed_clock: ElapsedClock
     next_sample: int
 
+    @property
+    def source_language(self) -> str:
+        """The language that is spoken."""
+        return self.options.source_language or self.model.source_language
+
 
 @dataclass(frozen=True)
 class CommittedWord:

@@ -321,6 +321,8 @@ def describe_event(
         for item in fields(event)
         if item.name not in _NOT_TOLD
     }
+    if isinstance(event, Started):
+        content["source_language"] = event.source_language
     told = {"type": _KINDS[type(event)], "language": language, **content}
     if resume_point:
         told["resume_point"] = base64.b64encode(resume_point).decode()

@@ -164,6 +164,7 @@ class PublishedStream:
 
     Attributes:
         languages: that a speaker asked for or that have begun; some may have no words yet.
+        source_language: that is spoken; empty until the first has begun.
         publication: the current speaker's, if there is one.
     """
 
@@ -171,6 +172,7 @@ class PublishedStream:
         self.name = name
         self._marks = marks
         self.languages: list[str] = []
+        self.source_language = ""
         self.is_over = False
         self.ended_at_s: float | None = None
         self._kept_lines = kept_lines
@@ -226,6 +228,7 @@ class PublishedStream:
         """Send an event to the readers, without waiting for any of them."""
         if isinstance(event, Started):
             self._add(language)
+            self.source_language = event.source_language
         news = self._told[language].news(event)
         if news is None:
             return
@@ -282,7 +285,8 @@ class PublishedStream:
         Raises:
             SlowReaderError: the reader fell too far behind.
         """
-        lines = dump({"type": "lines", "stream": self.name, "lines": self._last_lines(languages)})
+        last = {"source_language": self.source_language, "lines": self._last_lines(languages)}
+        lines = dump({"type": "lines", "stream": self.name, **last})
         if self.is_over:
             yield lines
             yield dump({"type": "end"})

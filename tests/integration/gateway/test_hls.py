@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earvoice.client import Committed, CommittedWord, EndOfUtterance, Started
+from earvoice.client.options import TranslationOptions
 from earvoice.gateway.access import issue_token
 from earvoice.gateway.hls import SEGMENT_MS, caption_playlist, caption_segment
 from earvoice.gateway.published import PublishedStream
@@ -31,7 +32,8 @@ KEY = "k" * 32
 def spoken_stream(utterances):
     """A stream in which each utterance is ``(start_ms, end_ms, words)``; every moment of it."""
     stream = PublishedStream("hall", kept_lines=10_000)
-    stream.publish("de", Started("s", None, None, "edatt", "1", "live", 0))
+    options = TranslationOptions(("de",), source_language="en")
+    stream.publish("de", Started("s", None, options, "edatt", "1", "live", 0))
     for number, (start_ms, end_ms, texts) in enumerate(utterances):
         step_ms = (end_ms - start_ms) / max(1, len(texts))
         for index, text in enumerate(texts):

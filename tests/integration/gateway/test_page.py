@@ -337,3 +337,33 @@ async def test_a_reader_that_comes_back_keeps_what_it_shows():
             }"""
         )
     assert shown == [["Es war", "Es war", "Es war so.", "Ja. Gut."], ["Neu."]]
+
+
+@pytest.mark.parametrize(("source", "marked"), [("de", True), ("en", False)])
+async def test_unsure_words_are_marked_in_the_language_that_is_spoken(source, marked):
+    """On a reader's page, too; how sure a model is of a translation tells less."""
+
+    class Speaking(ScriptedService):
+        def _start(self, config):
+            begun = super()._start(config)
+            begun.model.source_language_code = source
+            return begun
+
+        def _release(self, text):
+            response = super()._release(text)
+            response.committed.items[0].confidence = 0.4
+            return response
+
+    # More than are said before the reader has come.
+    service = Speaking([" gut"] * 250)
+    async with opened(service, "?to=de&publish=hall") as (page, _, _):
+        await page.locator("#start").click()
+        await page.locator(".word").first.wait_for(timeout=PATIENCE_MS)
+        reader = await page.context.new_page()
+        await reader.goto(page.url.partition("?")[0] + "?stream=hall")
+        await reader.locator(".word").first.wait_for(timeout=PATIENCE_MS)
+        await page.locator("#start").click()
+        await wait_for_end(page)
+        await reader.locator("#status", has_text="ended").wait_for(timeout=PATIENCE_MS)
+        assert await page.locator(".unsure").count() == marked * len(service.words)
+        assert (await reader.locator(".unsure").count() > 0) == marked

@@ -23,6 +23,7 @@ from earvoice.client import (
     Tentative,
 )
 from earvoice.client.captions import CaptionMarks
+from earvoice.client.options import TranslationOptions
 from earvoice.gateway import readers
 from earvoice.gateway.access import issue_token
 from earvoice.gateway.messages import describe_event, read_captions
@@ -74,7 +75,8 @@ def point(token):
 
 
 def started(language="de"):
-    return Started("s", None, None, "edatt", "1", "live", 0), language
+    options = TranslationOptions(("de",), source_language="en")
+    return Started("s", None, options, "edatt", "1", "live", 0), language
 
 
 async def read_all(stream, languages=frozenset()):

@@ -2,7 +2,7 @@
 
 const KEPT_LINES = 400;
 const NEAR_PIXELS = 40; // who is so close to the newest line wants to see it
-const UNSURE = 0.5; // such a word is as likely wrong as right
+const UNSURE = 0.5; // such a word is as likely wrong as right, in the speaker's language
 
 export class Captions {
   // marks: what files tell of words that may be wrong, as the gateway takes it; headers: of requests;
@@ -10,10 +10,16 @@ export class Captions {
   constructor(container, marks, headers, stream = "") {
     Object.assign(this, { container, marks, headers, stream });
     this.columns = new Map();
+    this.sourceLanguage = "";
+  }
+
+  // Whether a language is the speaker's: how sure a model is of a translation tells less.
+  isSpoken(language) {
+    return language.split("-")[0] === this.sourceLanguage.split("-")[0];
   }
 
   column(language) {
-    if (!this.columns.has(language)) this.columns.set(language, new Column(this.container, language));
+    if (!this.columns.has(language)) this.columns.set(language, new Column(this, language));
     return this.columns.get(language);
   }
 
@@ -57,7 +63,8 @@ export class Captions {
 }
 
 class Column {
-  constructor(container, language) {
+  constructor(captions, language) {
+    this.captions = captions;
     const section = document.createElement("section");
     section.className = "language";
     section.dataset.language = this.language = language;
@@ -76,7 +83,7 @@ class Column {
     });
     new ResizeObserver(() => this.follow()).observe(this.lines);
     section.append(heading, this.lines);
-    container.append(section);
+    captions.container.append(section);
     this.tail = document.createElement("span");
     this.tail.className = "tentative";
     this.tail.setAttribute("aria-hidden", "true"); // read aloud once it is sure
@@ -98,7 +105,7 @@ class Column {
         span.dataset.serviceLagMs = Math.round(word.elapsed_ms - word.source_end_ms);
         span.title = `${(lag / 1000).toFixed(1)} s after its sound`;
       }
-      if (word.confidence < UNSURE) {
+      if (word.confidence < UNSURE && this.captions.isSpoken(this.language)) {
         span.classList.add("unsure");
         span.title = [span.title, `${Math.round(word.confidence * 100)} % sure`].filter(Boolean).join(", ");
       }

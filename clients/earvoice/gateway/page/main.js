@@ -49,7 +49,9 @@ function remembered() {
 }
 
 function showEvent(event, lagOf) {
-  if (event.type === "words") {
+  if (event.type === "started") {
+    captions.sourceLanguage = event.source_language;
+  } else if (event.type === "words") {
     element("hint").hidden = true;
     captions.column(event.language).addWords(event.words, (word) => {
       const lag = lagOf(word);
@@ -212,9 +214,9 @@ function listen(address, probe, isOver = false) {
       // Spread, so that not all readers ask at once.
       setTimeout(() => listen(address, probe, true), NEXT_STREAM_PAUSE_MS * (1 + Math.random()));
     } else if (event.type === "lines" && isOver) {
-      heldLines = event.lines;
+      heldLines = event;
     } else if (event.type === "lines") {
-      showLines(event.lines);
+      showLines(event);
     } else {
       if (heldLines) {
         say("Live", "live");
@@ -227,7 +229,8 @@ function listen(address, probe, isOver = false) {
   };
 }
 
-function showLines(lines) {
+function showLines({ lines, source_language }) {
+  captions.sourceLanguage = source_language;
   captions.catchUp(lines);
   if (lines.length) element("downloads").hidden = false;
 }
