@@ -14,8 +14,8 @@ from websockets.exceptions import ConnectionClosed
 from earvoice.gateway.__main__ import server_config
 from earvoice.gateway.door import Door
 from earvoice.gateway.settings import GatewaySettings
+from tests.until import PATIENCE_S
 
-PATIENCE_S = 60
 CONFIG = {
     "audioEncoding": "AUDIO_ENCODING_LINEAR16",
     "sampleRateHertz": 16_000,
@@ -62,12 +62,6 @@ async def receive_all(websocket):
             while True:
                 messages.append(json.loads(await websocket.recv()))
     return messages
-
-
-async def until(is_so):
-    async with asyncio.timeout(PATIENCE_S):
-        while not is_so():
-            await asyncio.sleep(0.01)
 
 
 def of_kind(messages, kind):

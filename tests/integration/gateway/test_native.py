@@ -23,15 +23,14 @@ from earvoice.gateway.settings import GatewaySettings
 from earvoice.runtime.errors import SessionLimitError
 from tests.integration.client.scripted_service import RoomForOne, ScriptedService, serve
 from tests.integration.gateway.running_gateway import (
-    PATIENCE_S,
     of_kind,
     receive_all,
     run_gateway,
     speak,
     start,
     text_of,
-    until,
 )
+from tests.until import PATIENCE_S, until
 
 CHUNK = b"\0\0" * 800
 

@@ -12,7 +12,8 @@ import soundfile
 from earvoice.runtime.errors import NotReadyError, SessionLimitError
 from tests.browser import chromium
 from tests.integration.client.scripted_service import ScriptedService, serve
-from tests.integration.gateway.running_gateway import PATIENCE_S, run_gateway
+from tests.integration.gateway.running_gateway import run_gateway
+from tests.until import PATIENCE_S
 
 PATIENCE_MS = 1000 * PATIENCE_S
 ELSEWHERE = "captions.example"

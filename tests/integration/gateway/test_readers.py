@@ -44,15 +44,14 @@ from earvoice.runtime.errors import (
 )
 from tests.integration.client.scripted_service import ScriptedService, serve
 from tests.integration.gateway.running_gateway import (
-    PATIENCE_S,
     of_kind,
     receive_all,
     run_gateway,
     speak,
     start,
     text_of,
-    until,
 )
+from tests.until import PATIENCE_S, until
 
 CHUNK = b"\0\0" * 800
 KEY = "k" * 32

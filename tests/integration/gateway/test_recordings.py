@@ -21,14 +21,13 @@ from earvoice.gateway import recordings
 from tests.deploy.tool import program
 from tests.integration.client.scripted_service import ScriptedService, serve
 from tests.integration.gateway.running_gateway import (
-    PATIENCE_S,
     receive_all,
     run_gateway,
     speak,
     start,
     text_of,
-    until,
 )
+from tests.until import PATIENCE_S, until
 
 TONE_HZ, SECONDS = 500, 2
 TONE = f"sine=frequency={TONE_HZ}:duration={SECONDS}:sample_rate=48000"
