@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -289,9 +290,10 @@ def test_pickled_weights_and_other_families_are_refused(
     (tmp_path / "pytorch_model.bin").write_bytes(b"")
     with pytest.raises(CheckpointError, match="pickled weights are not read"):
         _load(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "bert"}))
-    with pytest.raises(ModelError, match="model_type is 'bert'; allowed: speech_to_text"):
-        _load(tmp_path)
+    for kind in ("bert", ["whisper"], None):
+        (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": kind}))
+        with pytest.raises(ModelError, match=re.escape(f"{kind!r}; allowed: speech_to_text")):
+            _load(tmp_path)
 
 
 def test_a_family_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

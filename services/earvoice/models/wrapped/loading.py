@@ -119,7 +119,7 @@ def _log_as_we_do() -> None:
 
 def _check_fits(path: Path) -> None:
     kind = read_config(path).get("model_type")
-    if kind not in WRAPPED_FAMILIES:
+    if not isinstance(kind, str) or kind not in WRAPPED_FAMILIES:
         message = f"{path.name} model_type is {kind!r}; allowed: {', '.join(WRAPPED_FAMILIES)}"
         raise ModelError(message)
     check_memory(path.name, loading_bytes(*weight_size(path)), available_memory_bytes())
