@@ -388,6 +388,17 @@ def test_tokens_must_be_in_the_vocabulary(
         _load(path)
 
 
+@pytest.mark.parametrize("family", ["whisper", "wav2vec_mbart"])
+def test_a_tokenizer_must_have_pieces(
+    tmp_path: Path, checkpoints: dict[str, Path], family: str
+) -> None:
+    """`transformers` makes an empty tokenizer without the vocabulary: no word would be written."""
+    path = shutil.copytree(checkpoints[family], tmp_path / "spoilt")
+    (path / "tokenizer.json").unlink()
+    with pytest.raises(CheckpointError, match="spoilt: its tokenizer has no pieces"):
+        _load(path)
+
+
 @pytest.mark.parametrize("file", [GENERATION, "tokenizer_config.json", "preprocessor_config.json"])
 def test_files_of_another_form_are_refused(
     tmp_path: Path, checkpoints: dict[str, Path], file: str

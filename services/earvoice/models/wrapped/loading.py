@@ -93,6 +93,9 @@ def _assembled(
     order, texts, starts_word = piece_table(
         tokenizer, text.vocab_size, prompt.end, _never_chosen(prompt)
     )
+    if not any(texts):
+        # Without the file of its vocabulary, `transformers` makes an empty tokenizer.
+        raise CheckpointError(f"checkpoint {path.name}: its tokenizer has no pieces to write")
     encoder = WrappedEncoder(model, extractor)
     description = _describe(path, model, prompt, dtype, languages[0], name)
     description.longest_utterance_ms = (encoder.maximum_samples or 0) * 1000 // SAMPLE_RATE_HZ
