@@ -399,6 +399,18 @@ def test_a_tokenizer_must_have_pieces(
         _load(path)
 
 
+def test_a_multilingual_whisper_must_name_its_languages(
+    tmp_path: Path, checkpoints: dict[str, Path]
+) -> None:
+    """Without their tokens, it would be asked as a Whisper of English alone is."""
+    path = shutil.copytree(checkpoints["whisper"], tmp_path / "spoilt")
+    settings = json.loads((path / GENERATION).read_text())
+    del settings["lang_to_id"]
+    (path / GENERATION).write_text(json.dumps(settings))
+    with pytest.raises(ModelError, match="multilingual; its generation config needs 'lang_to_id'"):
+        _load(path)
+
+
 @pytest.mark.parametrize("file", [GENERATION, "tokenizer_config.json", "preprocessor_config.json"])
 def test_files_of_another_form_are_refused(
     tmp_path: Path, checkpoints: dict[str, Path], file: str

@@ -133,6 +133,8 @@ def _whisper_languages(
     settings = model.generation_config
     without_times = settings.no_timestamps_token_id
     languages = getattr(settings, "lang_to_id", None) or {}
+    if not languages and getattr(settings, "is_multilingual", False):
+        raise ModelError("this Whisper is multilingual; its generation config needs 'lang_to_id'")
     if not languages:
         return {"en": (without_times,)}
     source = source_language.partition("-")[0].lower()
