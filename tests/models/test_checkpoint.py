@@ -44,6 +44,16 @@ def directory(
     return tmp_path / "tiny"
 
 
+@pytest.mark.parametrize("read", [load_config, load_checkpoint])
+def test_another_familys_folder_is_told_as_such(
+    tmp_path: Path, read: Callable[[Path], object]
+) -> None:
+    """A command that needs one of our networks says so, not that the folder is damaged."""
+    (tmp_path / "config.json").write_text('{"model_type": "whisper"}')
+    with pytest.raises(CheckpointError, match="is computed by transformers; allowed here"):
+        read(tmp_path)
+
+
 def test_round_trip(directory: Path, config: ModelConfig) -> None:
     """Configuration, statistics, vocabularies and every result come back."""
     checkpoint = load_checkpoint(directory)

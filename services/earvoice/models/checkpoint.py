@@ -238,6 +238,9 @@ def _write_description(
 def _read_description(
     directory: Path,
 ) -> tuple[ModelConfig, Mapping[str, Any], tuple[PrecisionTrial, ...]]:
+    if is_wrapped(directory):
+        message = f"{directory.name} is computed by transformers; allowed here: networks of our own"
+        raise CheckpointError(message)
     try:
         description = json.loads(_read_file(directory, CONFIG_FILE))
         version, model = description["format_version"], description["model"]
@@ -413,9 +416,6 @@ def read_parts(
     path = Path(path)
     if path.suffix == ".pt":
         return read_fairseq(path, source_language, target_language)
-    if is_wrapped(path):
-        message = f"{path.name} is computed by transformers; allowed here: networks of our own"
-        raise CheckpointError(message)
     return read_directory(path)
 
 
