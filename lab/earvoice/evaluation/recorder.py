@@ -32,6 +32,7 @@ from earvoice.evaluation.source_set import SourceRecording
 from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.config import SAMPLE_RATE_HZ
 from earvoice.models.errors import ModelError
+from earvoice.models.wrapped.directory import is_wrapped
 from earvoice.runtime.audio_format import AudioFormat
 from earvoice.runtime.errors import EarvoiceError
 from earvoice.runtime.files import digest_of
@@ -79,6 +80,12 @@ def record_inputs(
     model_hash: str = "",
 ) -> None:
     """Record the missing inputs, into a recording that is new or was made in the same way."""
+    if is_wrapped(model_path):
+        # Replay decodes with our own search and caches.
+        message = (
+            f"model {model_path} is computed by transformers; recordings take our own networks"
+        )
+        raise RecordingError(message)
     try:
         # One CPU thread: its time is the computation, whatever else the machine does.
         settings = load_settings(

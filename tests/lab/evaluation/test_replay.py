@@ -186,6 +186,16 @@ def test_a_recording_goes_on_with_its_own_test_set_and_model(
     assert not new.folder.exists()
 
 
+def test_another_familys_model_is_not_recorded(tmp_path: Path, test_set: Path):
+    """Replays decode with our own search: it is told in a line, before anything is encoded."""
+    (tmp_path / "config.json").write_text('{"model_type": "whisper"}')
+    sources = read_sources(test_set / "wavs.txt", ["Sie sagte, dass", "etwas anderes"])
+    new, progress = Recording(tmp_path / "new"), RunProgress("record", 2, 2)
+    with pytest.raises(RecordingError, match="recordings take our own networks"):
+        record_inputs(tmp_path, sources, [Grid(400)], new, progress)
+    assert not new.folder.exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
