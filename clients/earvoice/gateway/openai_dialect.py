@@ -69,7 +69,9 @@ def describe_error(
 ) -> dict[str, Any]:
     told = messages.describe_error(error, has_begun=has_begun)
     kind = "invalid_request_error" if told["advice"] == "give up" else "server_error"
-    detail = {"type": kind, "code": told["reason"].lower(), "message": told["message"]}
+    # A server that is not there, or a proxy before it, gives no reason.
+    code = told["reason"] or told["code"]
+    detail = {"type": kind, "code": code.lower(), "message": told["message"]}
     return {"type": "error", "event_id": _new_id("event"), "error": detail}
 
 

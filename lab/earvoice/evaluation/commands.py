@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from earvoice.cli.command import Command, CommandError, ExitCode
+from earvoice.cli.command import Command, CommandError, ExitCode, number_from
 from earvoice.client.errors import AudioSourceError
 from earvoice.evaluation.instance import primary_language
 from earvoice.evaluation.log import read_lines
@@ -217,7 +217,7 @@ def _add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--lag-ms",
-        type=float,
+        type=number_from(0, 60_000, float),
         help="highest mean LAAL allowed for the default alpha and frames "
         f"({_CALIBRATED_LAG_MS:.0f})",
     )

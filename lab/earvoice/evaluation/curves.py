@@ -6,6 +6,7 @@ Each scored log is a point, and the points of a policy form a line.
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -467,9 +468,12 @@ def _run(options: argparse.Namespace) -> int:
 
 def _read_latencies(text: str) -> list[float]:
     try:
-        return [float(part) for part in text.split(",") if part]
-    except ValueError as error:
-        raise CommandError(f"--at {text}: must be numbers separated by commas") from error
+        latencies_ms = [float(part) for part in text.split(",") if part]
+    except ValueError:
+        latencies_ms = [math.nan]
+    if not all(map(math.isfinite, latencies_ms)):
+        raise CommandError(f"--at {text}: must be numbers separated by commas")
+    return latencies_ms
 
 
 def _read_sweeps(texts: Sequence[str]) -> list[ReplaySetting]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from earvoice.cli.command import number_from
 from earvoice.corpus.synthesizer import MissingEngineError
 from earvoice.evaluation.script import run_script
 from earvoice.runtime.settings import shipped_model_path
@@ -40,7 +41,7 @@ def main() -> None:
         metavar=("SOURCE", "TARGET"),
         help="in its tokenizer's own codes, where it writes several languages",
     )
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=number_from(1, 256, int), default=1)
     options = parser.parse_args()
     if options.teacher and options.system != "papi":
         parser.error("--teacher is for papi")

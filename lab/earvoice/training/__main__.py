@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import soundfile
 import torch
 
+from earvoice.cli.command import number_from
 from earvoice.corpus.build import BRANCH
 from earvoice.corpus.clips import read_people
 from earvoice.corpus.espeak_library import phonemes
@@ -86,9 +87,14 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, required=True, help="what earvoice.corpus wrote")
     parser.add_argument("--data", type=Path, help="texts and recordings")
     parser.add_argument("--run", type=Path, help="where the state is kept")
-    parser.add_argument("--minutes", type=float, default=60.0, help="(%(default)s)")
     parser.add_argument(
-        "--wait-k", type=int, default=0, help="english: train for wait-k, masked by words"
+        "--minutes", type=number_from(0, 1e6, float), default=60.0, help="(%(default)s)"
+    )
+    parser.add_argument(
+        "--wait-k",
+        type=number_from(0, 100, int),
+        default=0,
+        help="english: train for wait-k, masked by words",
     )
     parser.add_argument(
         "--seed", type=int, default=SEED, help="of what a run draws from the corpus (%(default)s)"
@@ -100,7 +106,7 @@ def main() -> None:
         "averaged with those of --run",
     )  # fmt: skip
     parser.add_argument("--model", type=Path, help="adopt: a checkpoint's folder")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=number_from(1, 256, int), default=1)
     options = parser.parse_args()
     step = STEPS[options.step]
     if options.data is None and step.needs_data:

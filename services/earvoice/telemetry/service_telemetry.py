@@ -91,7 +91,10 @@ def _tracer(service: Service, losses: ExportLosses, settings: ProcessSettings) -
     elif settings.trace_file is not None:
         from earvoice.telemetry.tracing import SpanFileExporter  # noqa: PLC0415
 
-        exporter = SpanFileExporter(settings.trace_file)
+        try:
+            exporter = SpanFileExporter(settings.trace_file)
+        except OSError as error:
+            raise OSError(f"{settings.variable('trace_file')}: {error}") from error
     else:
         return None
     from earvoice.telemetry.tracing import Tracer  # noqa: PLC0415

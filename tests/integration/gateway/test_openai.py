@@ -119,6 +119,20 @@ async def test_what_a_session_began_with_is_kept(change):
     assert events[-1].error.code == "out_of_order"
 
 
+async def test_a_policy_service_that_is_not_there_has_a_code():
+    """GRPC gives a status and no reason."""
+    async with run_gateway("127.0.0.1:1") as (address, _):
+        client = openai.AsyncOpenAI(api_key="none", websocket_base_url=f"ws://{address}/v1")
+        async with client.realtime.translations.connect(model="any") as connection:
+            await connection.session.update(session={"audio": {"output": {"language": "de"}}})
+            await connection.session.input_audio_buffer.append(audio=CHUNK)
+            events = []
+            with pytest.raises(ConnectionClosedError):
+                async for event in connection:
+                    events.append(event)  # noqa: PERF401 - what comes before the end stays
+    assert (events[-1].error.type, events[-1].error.code) == ("server_error", "unavailable")
+
+
 @pytest.mark.parametrize("content", [{"audio": "ö"}, {"audio": None}, {}])
 async def test_audio_that_is_not_base64_is_an_error_event(content):
     async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):

@@ -99,6 +99,7 @@ def test_a_key_that_no_point_has_is_refused(sweep, tmp_path):
         (("nowhere",), "no instances.log"),
         (("--source", "wavs.txt", "nowhere"), "--source is for --sweep"),
         (("--at", "soon", "nowhere"), "must be numbers"),
+        (("--at", "nan", "nowhere"), "must be numbers"),
     ],
 )
 def test_bad_arguments_are_told(tmp_path, arguments, message):

@@ -22,7 +22,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import Link
 
-from earvoice.telemetry.service_telemetry import ExportLosses
+from earvoice.runtime.settings import ProcessSettings
+from earvoice.telemetry.service_telemetry import ExportLosses, ServiceTelemetry
 from earvoice.telemetry.trace_context import new_child, new_root
 from earvoice.telemetry.tracing import SpanBatch, SpanFileExporter, Tracer
 
@@ -263,3 +264,11 @@ def test_a_full_disk_does_not_hinder_the_end():
     with pytest.raises(OSError, match="space"):
         exporter.export(made_spans(1))
     exporter.shutdown()
+
+
+def test_a_file_that_cannot_be_written_is_told_by_its_setting(tmp_path):
+    """The operator looks for a variable, not for a path."""
+    (tmp_path / "file").touch()
+    settings = ProcessSettings(trace_file=tmp_path / "file" / "spans.jsonl")
+    with pytest.raises(OSError, match="TRACE_FILE: "):
+        ServiceTelemetry("policy", settings)
