@@ -581,7 +581,7 @@ async def test_tokens_are_for_one_stream_and_one_purpose():
         assert "expired" in await refused(start(publish="hall", access_token=expired))
         assert "not valid" in await refused(start(publish="hall", access_token="x.y.z"))
         assert "not valid" in await refused(start(publish="hall", access_token=listed))
-        assert "to speak" in await refused(start(publish="hall", access_token=reading))
+        assert "scope 'speak'" in await refused(start(publish="hall", access_token=reading))
         assert "'hall'" in await refused(start(publish="other", access_token=speaking))
         assert "'hall'" in await refused(start(access_token=speaking))
         bearer = {"Authorization": f"Bearer {speaking}"}
