@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, get_args
@@ -49,6 +51,7 @@ class Gatekeeper:
     def __init__(self, settings: GatewaySettings, *, hands_on: bool = True) -> None:
         self._token_key = _secret(settings.token_key)
         self._server_token = _secret(settings.server_token)
+        self._twilio_key = _secret(settings.twilio_auth_token)
         self._allowed_origins = settings.allowed_origins
         self._allowed_names = {read_address(origin).hostname for origin in self._allowed_origins}
         self._is_local = is_loopback(settings.host)
@@ -72,6 +75,18 @@ class Gatekeeper:
             raise PermissionDeniedError(
                 f"requests to {name} are not allowed: HOST is this machine alone (ALLOWED_ORIGINS)"
             )
+
+    def admit_twilio(self, connection: HTTPConnection) -> Admission | None:
+        """Check Twilio's signature of a connection; None where its account's key is not known."""
+        if not self._twilio_key:
+            return None
+        # Twilio signs the address that it was given, which is always that of TLS.
+        address = f"wss://{connection.headers.get('host', '')}{connection.url.path}"
+        digest = hmac.digest(self._twilio_key.encode(), address.encode(), "sha1")
+        given = connection.headers.get("x-twilio-signature", "")
+        if not hmac.compare_digest(base64.b64encode(digest), given.encode()):
+            raise UnauthenticatedError(f"Twilio's account has not signed {address}")
+        return Admission(self._server_token)
 
     def admit(self, token: str, scope: Scope | None = None) -> Admission:
         """Check a caller's token, and that it covers ``scope``; None accepts any scope."""

@@ -22,7 +22,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket
 
 from earvoice.client import TranslationError
-from earvoice.gateway import native, openai_dialect
+from earvoice.gateway import native, openai_dialect, twilio
 from earvoice.gateway.access import shown_token
 from earvoice.gateway.connection import FAULT, Connection, Describe, telling_failures
 from earvoice.gateway.door import Door
@@ -54,7 +54,7 @@ def build_app(door: Door) -> Starlette:  # noqa: C901 - one small function for e
     def socket_route(
         path: str,
         serve: Callable[[Connection], Awaitable[None]],
-        describe: Describe = describe_error,
+        describe: Describe | None = describe_error,
         subprotocols: tuple[str, ...] = (),
     ) -> WebSocketRoute:
         async def endpoint(websocket: WebSocket) -> None:
@@ -73,6 +73,9 @@ def build_app(door: Door) -> Starlette:  # noqa: C901 - one small function for e
 
     async def speak_openai(connection: Connection) -> None:
         await openai_dialect.serve_speaker(door, connection, shown_token(connection.websocket))
+
+    async def speak_twilio(connection: Connection) -> None:
+        await twilio.serve_call(door, connection)
 
     async def read(connection: Connection) -> None:
         await _serve_reader(connection, find_stream(door, connection.websocket))
@@ -105,6 +108,7 @@ def build_app(door: Door) -> Starlette:  # noqa: C901 - one small function for e
             openai_dialect.describe_error,
             openai_dialect.SUBPROTOCOLS,
         ),
+        socket_route("/v1/twilio", speak_twilio, describe=None),
         socket_route("/v1/streams/{name}", read),
         *reader_routes(door),
         recording_route(door),

@@ -150,9 +150,13 @@ async def unless_gone(request: Request, work: Awaitable[_Result]) -> _Result:
 async def telling_failures(
     connection: Connection,
     logger: logging.Logger,
-    describe: Describe = describe_error,
+    describe: Describe | None = describe_error,
 ) -> AsyncIterator[None]:
-    """Tell the caller why its connection ends, and close it; a fault of ours is logged."""
+    """Tell the caller why its connection ends, and close it; a fault of ours is logged.
+
+    Args:
+        describe: None for a dialect in which errors cannot be told: only the closing tells them.
+    """
     try:
         yield
     except asyncio.CancelledError:
@@ -169,7 +173,9 @@ async def telling_failures(
     if not isinstance(error, EarvoiceError | TranslationError):
         logger.error("a connection failed", exc_info=error)
         error = InternalError(FAULT)
-    if not isinstance(error, SlowReaderError):
+    if describe is None:
+        logger.warning("a call is refused or broken off", extra={"cause": error.message})
+    elif not isinstance(error, SlowReaderError):
         with suppress(SlowReaderError, WebSocketDisconnect):  # it has gone, or does not read
             await connection.send(dump(describe(error, has_begun=connection.has_begun)))
     await connection.close(_close_code(error), error.message)

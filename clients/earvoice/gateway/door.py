@@ -18,7 +18,7 @@ from earvoice.gateway.connection import CANCELLED, is_final, reason_of
 from earvoice.gateway.messages import StartMessage
 from earvoice.gateway.published import StreamDirectory
 from earvoice.gateway.settings import GatewaySettings
-from earvoice.gateway.speaker import Speaker
+from earvoice.gateway.speaker import Speaker, voices_of
 from earvoice.runtime.errors import NotReadyError, PermissionDeniedError, SessionLimitError
 from earvoice.runtime.settings import SettingsError
 from earvoice.telemetry.service_telemetry import ServiceTelemetry
@@ -183,7 +183,7 @@ class Door:
                 start.publish,
                 start.marks,
                 start.resume_points,
-                start.options.target_languages,
+                voices_of(start.options.target_languages, start.tracks),
             )
         elif admission.stream != "*":
             raise PermissionDeniedError(
@@ -196,7 +196,8 @@ class Door:
             attributes,
         ):
             traced = replace(start.options, traceparent=told_traceparent)
-            speaker = Speaker(client, traced, start.resume_points, publish, self._telemetry.meters)
+            meters = self._telemetry.meters
+            speaker = Speaker(client, traced, start.resume_points, publish, meters, start.tracks)
             self.speaker_count += 1
             status, lost = "OK", False
             try:

@@ -82,6 +82,7 @@ class StartMessage:
         container: the audio comes in a container, such as WebM; ``config`` has the format that it
             is decoded to.
         marks: how the published captions mark words that may be wrong.
+        tracks: people whose audio comes apart, each in sessions of their own; "" for one.
     """
 
     options: TranslationOptions
@@ -90,6 +91,7 @@ class StartMessage:
     resume_points: Mapping[str, ResumePoint] = field(default_factory=dict)
     container: bool = False
     marks: CaptionMarks = NO_MARKS
+    tracks: tuple[str, ...] = ("",)
 
 
 def read_start(text: str) -> StartMessage:
@@ -122,6 +124,13 @@ def read_start(text: str) -> StartMessage:
     return StartMessage(options, access_token, publish, resume_points, container, marks)
 
 
+def check_languages(field_name: str, languages: Sequence[str]) -> None:
+    """Check the number of a speaker's languages."""
+    if not 1 <= len(languages) <= MOST_LANGUAGES or len(set(languages)) < len(languages):
+        allowed = f"1 to {MOST_LANGUAGES}, each once"
+        raise InvalidFieldError(field_name, list(languages), allowed)
+
+
 def check_stream_name(field_name: str, name: object) -> None:
     """Check that a stream can be published under this name."""
     if not isinstance(name, str) or not STREAM_NAME.fullmatch(name):
@@ -130,7 +139,7 @@ def check_stream_name(field_name: str, name: object) -> None:
 
 def read_update_message(content: Mapping[str, Any]) -> TranslationUpdate:
     """Read ``{"type": "update", "update": {…}}``, a ``StreamingUpdate`` in proto3 JSON."""
-    update = _Fields("update", content, ("type", "update")).content.get("update")
+    update = Fields("update", content, ("type", "update")).content.get("update")
     if not isinstance(update, dict):
         raise InvalidFieldError("update", update, "an object, a StreamingUpdate in proto3 JSON")
     try:
@@ -152,22 +161,22 @@ def read_captions(body: bytes) -> list[Cue]:
         raise InvalidFieldError("words", words, "a list of words, as they came")
     if not isinstance(ends, list):
         raise InvalidFieldError("utterances", ends, "a list of utterance_end messages")
-    spoken = [_read_word(_Fields(f"words[{n}]", word)) for n, word in enumerate(words)]
+    spoken = [_read_word(Fields(f"words[{n}]", word)) for n, word in enumerate(words)]
     letters = sum(len(word.text) for word in spoken)
     if letters > MOST_LETTERS:
         raise InvalidFieldError("words", f"{letters} letters", f"{MOST_LETTERS} letters at most")
     not_understood = {}
     for number, end in enumerate(ends):
-        told = _Fields(f"utterances[{number}]", end)
+        told = Fields(f"utterances[{number}]", end)
         if told.content.get("not_understood") is not None:
-            span = _Fields(f"{told.name}.not_understood", told.content["not_understood"])
+            span = Fields(f"{told.name}.not_understood", told.content["not_understood"])
             times = (span.take("start_ms", int, float), span.take("end_ms", int, float))
             not_understood[told.take("utterance", int)] = NotUnderstood(*times)
     return captions_of(spoken, _read_marks(content.get("captions", {})), not_understood)
 
 
 def _read_marks(content: object) -> CaptionMarks:
-    fields = _Fields("captions", content, ("mark_below", "not_understood"))
+    fields = Fields("captions", content, ("mark_below", "not_understood"))
     below = fields.take("mark_below", int, float, default=0.0)
     if not 0 <= below <= 1:
         raise InvalidFieldError("captions.mark_below", below, "0 to 1")
@@ -178,7 +187,7 @@ def _read_marks(content: object) -> CaptionMarks:
     return CaptionMarks(below, shown)
 
 
-class _Fields:
+class Fields:
     """The fields of an object in a message.
 
     Args:
@@ -206,7 +215,7 @@ class _Fields:
         return value
 
 
-def _read_word(word: _Fields) -> CommittedWord:
+def _read_word(word: Fields) -> CommittedWord:
     text = word.take("text", str)
     if len(text) > LONGEST_WORD_LETTERS:
         allowed = f"{LONGEST_WORD_LETTERS} letters at most"
@@ -264,11 +273,7 @@ def _read_options(config: object) -> TranslationOptions:
         raise _wrong_policy("config", error) from error
     except ValueError as error:
         raise MalformedMessageError(f"config: {error}") from error
-    languages = options.target_languages
-    if not 1 <= len(languages) <= MOST_LANGUAGES or len(set(languages)) < len(languages):
-        raise InvalidFieldError(
-            "config.targetLanguageCodes", list(languages), f"1 to {MOST_LANGUAGES}, each once"
-        )
+    check_languages("config.targetLanguageCodes", options.target_languages)
     return options
 
 

@@ -301,6 +301,17 @@ class PublishedStream:
         finally:
             self._readers.discard(reader)
 
+    def transcript(self, languages: frozenset[str]) -> str:
+        """Return the lines that are kept, of all languages in the order of their sound, as JSON."""
+        lines = [
+            line.describe()
+            for language, spoken in self._lines.items()
+            if not languages or language in languages
+            for line in spoken
+        ]
+        lines.sort(key=lambda line: line["start_ms"])
+        return dump({"stream": self.name, "is_over": self.is_over, "lines": lines})
+
     def _line(self, language: str, utterance: int) -> Line:
         lines = self._lines[language]
         if not lines or lines[-1].utterance != utterance:

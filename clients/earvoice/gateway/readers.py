@@ -47,8 +47,15 @@ def reader_routes(door: Door) -> list[Route]:
         stream = find_stream(door, request)
         return _EventStream(door, stream, languages_of(request, stream))
 
+    async def read_transcript(request: Request) -> Response:
+        door.gatekeeper.check_origin(request)
+        stream = find_stream(door, request)
+        text = stream.transcript(languages_of(request, stream))
+        return Response(text, media_type="application/json", headers={"Cache-Control": "no-cache"})
+
     return [
         Route("/v1/streams/{name}/events", read_events),
+        Route("/v1/streams/{name}/transcript", read_transcript),
         *_subtitle_routes(door, "srt", computing),
         *_subtitle_routes(door, "vtt", computing),
         *_playlist_routes(door),

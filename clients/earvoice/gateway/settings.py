@@ -49,6 +49,12 @@ class GatewaySettings(ProcessSettings):
         "token`); with one, speakers and readers need such a token. Without one, a caller's "
         "bearer token is passed on to the policy service, and readers need none.",
     )
+    twilio_auth_token: SecretStr | None = Field(
+        None,
+        min_length=1,
+        description="Auth token of a Twilio account: with it, its calls must be signed by that "
+        "account, and need no access token.",
+    )
     allowed_origins: tuple[str, ...] = Field(
         (),
         description="Origins of pages, besides our own, whose scripts may connect; a JSON list, "

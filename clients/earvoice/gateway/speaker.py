@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ from earvoice.telemetry.metering import Meters
 
 WAITING_AUDIO_MS = 2_000
 Tell = Callable[[str, TranslationEvent, bytes], Awaitable[None]]
-"""Takes a language, an event of its session, and the resume point after it; empty if none."""
+"""Takes a session's tag, an event of it, and the resume point after it; empty if none."""
 
 
 class _AudioQueue:
@@ -62,13 +62,23 @@ class _AudioQueue:
             yield content
 
 
+def voices_of(languages: Iterable[str], tracks: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return the sessions' tags, each with its language and track: ``de``, or ``de-x-inbound``."""
+    return {
+        f"{language}-x-{track}" if track else language: (language, track)
+        for track in tracks
+        for language in languages
+    }
+
+
 class Speaker:
-    """A session for each target language, all of the same audio.
+    """A session for each target language, all of the same audio, or for each track and language.
 
     Args:
         options: of the caller; the sessions differ only in their target language.
         resume_points: by language, where to resume sessions of another gateway; the audio then
             begins at the earliest of their ``acknowledged_samples`` (0 for a language without).
+        tracks: see `StartMessage`.
         publish: called when all sessions have begun; what it returns gets every event from then on,
             for readers.
         meters: of the gateway.
@@ -87,6 +97,7 @@ class Speaker:
         resume_points: Mapping[str, ResumePoint] | None = None,
         publish: Callable[[], Publication] | None = None,
         meters: Meters | None = None,
+        tracks: Sequence[str] = ("",),
     ) -> None:
         self._client = client
         self._meters = meters
@@ -104,22 +115,25 @@ class Speaker:
         self._fault: Exception | None = None
         rate = options.audio.sample_rate_hz * options.audio.frame_bytes
         limit_bytes = rate * WAITING_AUDIO_MS // 1000
-        self._audio = {language: _AudioQueue(limit_bytes) for language in options.target_languages}
+        self._voices = voices_of(options.target_languages, tracks)
+        self._audio = {voice: _AudioQueue(limit_bytes) for voice in self._voices}
         self._waiting_for = set(self._audio)
         self._all_admitted = asyncio.Event()
 
     @property
     def languages(self) -> tuple[str, ...]:
-        return tuple(self._audio)
+        """The sessions' tags; see `voices_of`."""
+        return tuple(self._voices)
 
-    async def send(self, audio: bytes | TranslationUpdate) -> None:
-        """Send audio, cut anywhere, or a change; waits while the services are behind."""
+    async def send(self, audio: bytes | TranslationUpdate, track: str = "") -> None:
+        """Send a track's audio, cut anywhere, or a change; waits while the services are behind."""
         if self.has_ended:
             raise OutOfOrderError("audio came after the end")
         if audio == b"":
             return
-        for queue in self._audio.values():
-            await queue.put(audio)
+        for voice, queue in self._audio.items():
+            if self._voices[voice][1] == track:
+                await queue.put(audio)
 
     async def end(self, fault: Exception | None = None) -> None:
         """End the audio; `run` raises a fault in it once everything before is translated."""
@@ -137,17 +151,17 @@ class Speaker:
             Exception: the fault given to `end`.
         """
         async with asyncio.TaskGroup() as group:
-            for language in self._audio:
-                group.create_task(self._translate(language, tell))
+            for voice in self._voices:
+                group.create_task(self._translate(voice, tell))
         if self._fault is not None:
             raise self._fault
 
-    def _note(self, language: str, event: TranslationEvent) -> None:
+    def _note(self, voice: str, event: TranslationEvent) -> None:
         match event:
             case Started() | Reconnected():
                 self.session_ids.append(event.session_id)
                 self.started.set()
-                self._waiting_for.discard(language)
+                self._waiting_for.discard(voice)
                 if not self._waiting_for:
                     self._all_admitted.set()
             case Committed():
@@ -155,12 +169,13 @@ class Speaker:
         if self._publish is not None and self.publication is None and not self._waiting_for:
             self.publication = self._publish()
         if self.publication is not None:
-            self.publication.publish(language, event)
+            self.publication.publish(voice, event)
 
-    async def _translate(self, language: str, tell: Tell) -> None:
+    async def _translate(self, voice: str, tell: Tell) -> None:
+        language, _ = self._voices[voice]
         options = replace(self._options, target_languages=(language,), paced=True)
-        queue = self._audio[language]
-        point = self._resume_points.get(language)
+        queue = self._audio[voice]
+        point = self._resume_points.get(voice)
         # Sessions may resume at different places: drop the audio that this one does not need.
         skipped_samples = point.acknowledged_samples - self._start_sample if point else 0
         skipped_bytes = skipped_samples * options.audio.frame_bytes
@@ -173,8 +188,8 @@ class Speaker:
                     point_then = b""
                     if isinstance(event, Committed | EndOfUtterance) and event.resume_token:
                         point_then = stream.resume_point.to_bytes()
-                    self._note(language, event)
-                    await tell(language, event, point_then)
+                    self._note(voice, event)
+                    await tell(voice, event, point_then)
                     if isinstance(event, Committed):
                         self._note_relay(1000 * (time.perf_counter() - came_s))
         except AudioSourceError as error:

@@ -340,6 +340,24 @@ async def test_a_reader_that_comes_back_keeps_what_it_shows():
     assert shown == [["Es war", "Es war", "Es war so.", "Ja. Gut."], ["Neu."]]
 
 
+async def test_people_of_a_call_have_columns_of_their_own():
+    """Their languages say whose words they are."""
+    async with opened(ScriptedService()) as (page, _, _):
+        headings = await page.evaluate(
+            """async () => {
+                const { Captions } = await import("./captions.js");
+                const main = document.getElementById("captions");
+                const captions = new Captions(main, {}, {});
+                captions.catchUp([
+                    { language: "en-x-inbound", utterance: 0, text: "Hello?" },
+                    { language: "de-x-outbound", utterance: 0, text: "Ja?" },
+                ]);
+                return [...main.querySelectorAll("h2")].map((heading) => heading.textContent);
+            }"""
+        )
+    assert headings == ["English, inbound", "German, outbound"]
+
+
 @pytest.mark.parametrize(("source", "marked"), [("de", True), ("en", False)])
 async def test_unsure_words_are_marked_in_the_language_that_is_spoken(source, marked):
     """On a reader's page, too; how sure a model is of a translation tells less."""

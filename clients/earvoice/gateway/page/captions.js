@@ -69,7 +69,9 @@ class Column {
     section.className = "language";
     section.dataset.language = this.language = language;
     const heading = document.createElement("h2");
-    heading.textContent = new Intl.DisplayNames(["en"], { type: "language" }).of(language);
+    const [tag, person] = language.split("-x-"); // whose words they are, where several are heard
+    const name = new Intl.DisplayNames(["en"], { type: "language" }).of(tag);
+    heading.textContent = [name, person].filter(Boolean).join(", ");
     this.lines = document.createElement("div");
     this.lines.className = "lines";
     this.lines.setAttribute("role", "log");
