@@ -131,12 +131,13 @@ class _Clock:
 
     def take(self, media: Fields) -> Iterator[tuple[str, bytes]]:
         """Yield what to send to which track: silence where audio is missing, and this audio."""
-        track = media.take("track", str)
+        track = media.take("track", str, default=next(iter(self._ends_ms)))
         if track not in self._ends_ms:
             raise InvalidFieldError("media.track", track, " or ".join(self._ends_ms))
         try:
             audio = base64.b64decode(media.take("payload", str), validate=True)
-            begin_ms = int(media.take("timestamp", str))
+            # Those who only imitate Twilio may leave both out: what they send is contiguous.
+            begin_ms = int(media.take("timestamp", str, default="0"))
         except ValueError as error:
             raise InvalidAudioError(f"media: {error}") from error
         most_ms = int(1000 * (time.monotonic() - self._began_s)) + MOST_AHEAD_MS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from datetime import timedelta
 
 import httpx
@@ -97,6 +99,21 @@ async def test_what_does_not_come_is_silence():
     sound = b"".join(service.audio)
     assert len(sound) == 2 * 8 * 3020
     assert len(sound.replace(bytes([SILENT]), b"")) == 3 * FRAME_BYTES
+
+
+async def test_media_without_track_and_timestamp_goes_on_where_it_was():
+    """As frameworks send it that imitate Twilio."""
+    service = ScriptedService()
+    async with serve(service) as server, run_gateway(server) as (address, _):
+        async with speak(address, PATH) as websocket:
+            call = TwilioCall(websocket)
+            await call.begin(to="de")
+            for _ in range(3):
+                media = {"payload": base64.b64encode(FRAME).decode()}
+                await websocket.send(json.dumps({"event": "media", "media": media}))
+            await call.stop()
+            await receive_all(websocket)
+    assert b"".join(service.audio) == 3 * FRAME
 
 
 async def test_calls_are_signed_where_the_account_is_known():
