@@ -14,6 +14,7 @@ from typing import Any
 
 import uvicorn
 
+from earvoice.gateway import audiosocket
 from earvoice.gateway.app import build_app
 from earvoice.gateway.door import Door
 from earvoice.gateway.settings import GatewaySettings
@@ -61,6 +62,7 @@ async def _serve(settings: GatewaySettings) -> None:
         # Before anybody is told that we listen.
         ServerTls(settings.tls_certificate_file, settings.tls_key_file).check()
     listener = _listen(settings)
+    calls = await audiosocket.listen(door) if settings.audiosocket_port else None
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     address = address_of(*listener.getsockname()[:2])
     logging.getLogger(__name__).info("listening", extra={"address": address})
@@ -69,7 +71,11 @@ async def _serve(settings: GatewaySettings) -> None:
         with atomic_write(settings.address_file) as partial:
             partial.write_text(f"{address}\n", encoding="utf8")
     asyncio.get_running_loop().set_exception_handler(_loop_faults())
-    await _DrainingServer(server_config(door), door).serve([listener])
+    try:
+        await _DrainingServer(server_config(door), door).serve([listener])
+    finally:
+        if calls is not None:
+            calls.close()
     logging.getLogger(__name__).info("stopped")
 
 

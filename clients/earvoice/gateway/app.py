@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,8 @@ def build_app(door: Door) -> Starlette:  # noqa: C901 - one small function for e
             offered = [name for name in subprotocols if name in websocket["subprotocols"]]
             await websocket.accept(subprotocol=offered[0] if offered else None)
             connection = Connection(websocket, door.settings)
-            async with telling_failures(connection, _LOG, describe):
+            tell = partial(connection.tell_error, describe) if describe else None
+            async with telling_failures(_LOG, connection.close, tell):
                 door.gatekeeper.check_origin(websocket)
                 with door.counted():
                     await serve(connection)

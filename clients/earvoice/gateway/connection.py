@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
@@ -13,7 +13,7 @@ from starlette.types import Receive
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from earvoice.client import TranslationError
-from earvoice.gateway.messages import describe_error, dump, may_pass
+from earvoice.gateway.messages import dump, may_pass
 from earvoice.gateway.settings import GatewaySettings
 from earvoice.runtime.errors import (
     Code,
@@ -89,6 +89,12 @@ class Connection:
         except TimeoutError as error:
             raise SlowReaderError(f"an answer was not read within {timeout_ms} ms") from error
 
+    async def tell_error(self, describe: Describe, error: EarvoiceError | TranslationError) -> None:
+        """Send an error, unless it is that the caller does not read."""
+        if not isinstance(error, SlowReaderError):
+            with suppress(SlowReaderError, WebSocketDisconnect):  # it has gone, or does not read
+                await self.send(dump(describe(error, has_begun=self.has_begun)))
+
     async def close(self, code: int, reason: str) -> None:
         """Close, unless the caller has; if it does not read, leave the rest to the server."""
         socket = self.websocket
@@ -148,37 +154,36 @@ async def unless_gone(request: Request, work: Awaitable[_Result]) -> _Result:
 
 @asynccontextmanager
 async def telling_failures(
-    connection: Connection,
     logger: logging.Logger,
-    describe: Describe | None = describe_error,
+    close: Callable[[int, str], Awaitable[None]],
+    tell: Callable[[EarvoiceError | TranslationError], Awaitable[None]] | None = None,
 ) -> AsyncIterator[None]:
     """Tell the caller why its connection ends, and close it; a fault of ours is logged.
 
     Args:
-        describe: None for a dialect in which errors cannot be told: only the closing tells them.
+        tell: None where errors cannot be told: then they are logged.
     """
     try:
         yield
     except asyncio.CancelledError:
         # The gateway ends before its callers do.
-        await connection.close(CLOSE_GOING_AWAY, "the gateway is going away")
+        await close(CLOSE_GOING_AWAY, "the gateway is going away")
         raise
     except Exception as raised:  # noqa: BLE001 - told and logged below
         error = _first_of(raised)
     else:
-        await connection.close(CLOSE_NORMAL, "")
+        await close(CLOSE_NORMAL, "")
         return
     if isinstance(error, WebSocketDisconnect):
         return
     if not isinstance(error, EarvoiceError | TranslationError):
         logger.error("a connection failed", exc_info=error)
         error = InternalError(FAULT)
-    if describe is None:
+    if tell is None:
         logger.warning("a call is refused or broken off", extra={"cause": error.message})
-    elif not isinstance(error, SlowReaderError):
-        with suppress(SlowReaderError, WebSocketDisconnect):  # it has gone, or does not read
-            await connection.send(dump(describe(error, has_begun=connection.has_begun)))
-    await connection.close(_close_code(error), error.message)
+    else:
+        await tell(error)
+    await close(_close_code(error), error.message)
 
 
 CANCELLED = "CANCELLED"

@@ -55,6 +55,21 @@ class GatewaySettings(ProcessSettings):
         description="Auth token of a Twilio account: with it, its calls must be signed by that "
         "account, and need no access token.",
     )
+    audiosocket_port: Port = Field(
+        0, description="Port for calls by Asterisk's AudioSocket; 0 takes none."
+    )
+    audiosocket_host: str = Field(
+        "127.0.0.1",
+        min_length=1,
+        description="Address of that port. The protocol has neither tokens nor encryption: whoever "
+        "reaches it may speak.",
+    )
+    audiosocket_languages: tuple[str, ...] = Field(
+        ("en",),
+        min_length=1,
+        max_length=16,
+        description="Languages of these calls' captions; a JSON list.",
+    )
     allowed_origins: tuple[str, ...] = Field(
         (),
         description="Origins of pages, besides our own, whose scripts may connect; a JSON list, "

@@ -93,12 +93,14 @@ async def _stoppable(serving: Coroutine[Any, Any, None]) -> None:
         await asyncio.wait(others, timeout=LAST_TURNS_S)
 
 
-def cannot_listen(settings: ProcessSettings, port_field: str, error: Exception) -> OSError:
+def cannot_listen(
+    settings: ProcessSettings, port_field: str, error: Exception, host_field: str = "host"
+) -> OSError:
     """Return the error that names the setting at fault: the port's, or the host."""
     # gRPC gives no number: somebody took the port after we had looked.
     number = getattr(error, "errno", errno.EADDRINUSE)
-    wrong = port_field if number in (errno.EADDRINUSE, errno.EACCES) else "host"
-    address = address_of(settings.host, getattr(settings, port_field))
+    wrong = port_field if number in (errno.EADDRINUSE, errno.EACCES) else host_field
+    address = address_of(getattr(settings, host_field), getattr(settings, port_field))
     reason = str(getattr(error, "strerror", None) or error)
     reason = reason.partition(" (")[0]  # what Python may add there repeats the address
     return OSError(f"{settings.variable(wrong)}: cannot listen on {address}: {reason}")
