@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import types
 from collections.abc import Iterable
@@ -175,18 +176,19 @@ def _part_type(wanted: Any, field: FieldInfo) -> str:
     if get_origin(wanted) is Annotated:
         wanted, inner = get_args(wanted)
         metadata = inner.metadata
-    return NAMES[wanted] + _range_of(metadata)
+    unit = "entries" if get_origin(wanted) is tuple else "characters"
+    return NAMES[wanted] + _range_of(metadata, unit)
 
 
-def _range_of(metadata: Iterable[Any]) -> str:
+def _range_of(metadata: Iterable[Any], unit: str) -> str:
     bounds: dict[type, Any] = {type(item): item for item in metadata}
     if Ge in bounds and Le in bounds:
         return f", {bounds[Ge].ge:,} to {bounds[Le].le:,}"
     if MaxLen in bounds:
-        return f", at most {bounds[MaxLen].max_length} characters"
+        return f", at most {bounds[MaxLen].max_length} {unit}"
     if MinLen in bounds:
         least = bounds[MinLen].min_length
-        return ", not empty" if least == 1 else f", at least {least} characters"
+        return ", not empty" if least == 1 else f", at least {least} {unit}"
     return ""
 
 
@@ -198,6 +200,8 @@ def _default_of(field: FieldInfo) -> str:
         return f"`{str(value).lower()}`"
     if isinstance(value, Path):
         return f"`{value.relative_to(ROOT)}`, or its copy in an installed package"
+    if isinstance(value, tuple):
+        return f"`{json.dumps(value)}`"
     return f"`{value}`" if value != "" else "empty"
 
 

@@ -53,5 +53,5 @@ async def test_two_people_of_a_call_are_written_down_apart(gateway: str):
     }
     assert "sorrow of his life" in said["inbound"]
     assert "what your country can do for you" in said["outbound"].lower()
-    starts_ms = [line["start_ms"] for line in lines]
-    assert starts_ms == sorted(starts_ms)
+    # They speak at once: the lines of one do not all come before those of the other.
+    assert all(0 <= line["start_ms"] < line["end_ms"] <= SPOKEN_S * 1000 for line in lines)

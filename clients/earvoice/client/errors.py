@@ -227,7 +227,7 @@ def _read_message(details: str | None) -> tuple[str, bool]:
         return details or "the server gave no message", False
     address, cause = unquote(unreached["address"]), unreached["cause"]
     if _NO_TLS in cause:
-        return f"{address} answers without TLS; allowed: a server with it, or none for both", True
+        return f"{address} speaks no TLS: turn it on there, or do without it here", True
     refused = _CERTIFICATE_REFUSED.search(cause)
     if refused is None:
         return f"no server answers at {address}: {cause}", False

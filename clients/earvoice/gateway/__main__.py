@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -30,9 +31,12 @@ _GONE_MS = 40_000
 class _DrainingServer(uvicorn.Server):
     """Gives running streams the drain grace to end before it stops."""
 
-    def __init__(self, config: uvicorn.Config, door: Door) -> None:
+    def __init__(
+        self, config: uvicorn.Config, door: Door, calls: asyncio.Server | None = None
+    ) -> None:
         super().__init__(config)
         self._door = door
+        self._calls = calls
         self._draining: asyncio.Task[None] | None = None
 
     @contextmanager
@@ -48,6 +52,8 @@ class _DrainingServer(uvicorn.Server):
             self.should_exit = True
 
     async def _drain(self) -> None:
+        if self._calls is not None:
+            self._calls.close()  # what runs goes on; an exchange dials elsewhere
         await self._door.drain()
         self.should_exit = True
 
@@ -61,8 +67,8 @@ async def _serve(settings: GatewaySettings) -> None:
     if settings.tls_certificate_file is not None and settings.tls_key_file is not None:
         # Before anybody is told that we listen.
         ServerTls(settings.tls_certificate_file, settings.tls_key_file).check()
-    listener = _listen(settings)
-    calls = await audiosocket.listen(door) if settings.audiosocket_port else None
+    listener = listen(settings)
+    calls = await _serve_calls(door) if settings.audiosocket_port else None
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     address = address_of(*listener.getsockname()[:2])
     logging.getLogger(__name__).info("listening", extra={"address": address})
@@ -71,11 +77,7 @@ async def _serve(settings: GatewaySettings) -> None:
         with atomic_write(settings.address_file) as partial:
             partial.write_text(f"{address}\n", encoding="utf8")
     asyncio.get_running_loop().set_exception_handler(_loop_faults())
-    try:
-        await _DrainingServer(server_config(door), door).serve([listener])
-    finally:
-        if calls is not None:
-            calls.close()
+    await _DrainingServer(server_config(door), door, calls).serve([listener])
     logging.getLogger(__name__).info("stopped")
 
 
@@ -116,18 +118,33 @@ def _loop_faults() -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None
     return tell
 
 
-def _listen(settings: GatewaySettings) -> socket.socket:
-    is_ipv6 = ":" in settings.host
+async def _serve_calls(door: Door) -> asyncio.Server:
+    listener = listen(door.settings, "audiosocket_host", "audiosocket_port")
+    address = address_of(*listener.getsockname()[:2])
+    logging.getLogger(__name__).info("listening for calls", extra={"address": address})
+    return await asyncio.start_server(partial(audiosocket.serve_call, door), sock=listener)
+
+
+def listen(
+    settings: GatewaySettings, host_field: str = "host", port_field: str = "port"
+) -> socket.socket:
+    """Listen at the address that two settings give.
+
+    Raises:
+        OSError: that cannot be; the message names the setting at fault.
+    """
+    host, port = getattr(settings, host_field), getattr(settings, port_field)
+    is_ipv6 = ":" in host
     try:
         listener = socket.create_server(
-            (settings.host, settings.port),
+            (host, port),
             family=socket.AF_INET6 if is_ipv6 else socket.AF_INET,
             backlog=_BACKLOG,
             # At `::` IPv4 comes in, too, as at the services and the metrics.
             dualstack_ipv6=is_ipv6 and socket.has_dualstack_ipv6(),
         )
     except OSError as error:
-        raise cannot_listen(settings, "port", error) from error
+        raise cannot_listen(settings, port_field, error, host_field) from error
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; its connections inherit it
         # A caller whose machine acknowledges nothing counts as gone.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _GONE_MS)

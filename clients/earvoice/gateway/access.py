@@ -7,7 +7,7 @@ import hmac
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, get_args
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import jwt
 from pydantic import SecretStr
@@ -52,6 +52,7 @@ class Gatekeeper:
         self._token_key = _secret(settings.token_key)
         self._server_token = _secret(settings.server_token)
         self._twilio_key = _secret(settings.twilio_auth_token)
+        self._twilio_addresses = _with_and_without_port(settings.twilio_address)
         self._allowed_origins = settings.allowed_origins
         self._allowed_names = {read_address(origin).hostname for origin in self._allowed_origins}
         self._is_local = is_loopback(settings.host)
@@ -80,13 +81,12 @@ class Gatekeeper:
         """Check Twilio's signature of a connection; None where its account's key is not known."""
         if not self._twilio_key:
             return None
-        # Twilio signs the address that it was given, which is always that of TLS.
-        address = f"wss://{connection.headers.get('host', '')}{connection.url.path}"
-        digest = hmac.digest(self._twilio_key.encode(), address.encode(), "sha1")
-        given = connection.headers.get("x-twilio-signature", "")
-        if not hmac.compare_digest(base64.b64encode(digest), given.encode()):
-            raise UnauthenticatedError(f"Twilio's account has not signed {address}")
-        return self.trusted
+        given = connection.headers.get("x-twilio-signature", "").encode()
+        for address in self._twilio_addresses:
+            digest = hmac.digest(self._twilio_key.encode(), address.encode(), "sha1")
+            if hmac.compare_digest(base64.b64encode(digest), given):
+                return self.trusted
+        raise UnauthenticatedError("the call is not signed by Twilio's account for TWILIO_ADDRESS")
 
     @property
     def trusted(self) -> Admission:
@@ -130,6 +130,14 @@ def read_address(address: str) -> SplitResult:
         return urlsplit(address)
     except ValueError:
         return urlsplit("")
+
+
+def _with_and_without_port(address: str) -> tuple[str, ...]:
+    """Twilio signs sometimes the one and sometimes the other, as its own package says."""
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    ports = "", f":{parts.port or 443}"
+    return tuple(urlunsplit(parts._replace(netloc=host + port)) for port in ports)
 
 
 def _secret(value: SecretStr | None) -> str:

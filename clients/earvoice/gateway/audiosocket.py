@@ -14,14 +14,12 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from functools import partial
 
-from earvoice.client import AudioFormat, TranslationEvent, TranslationOptions
+from earvoice.client import AudioFormat, TranslationOptions
 from earvoice.gateway.connection import telling_failures
 from earvoice.gateway.door import Door
 from earvoice.gateway.messages import StartMessage
 from earvoice.gateway.speaker import Speaker
-from earvoice.runtime.bootstrap import cannot_listen
 from earvoice.runtime.errors import IdleError, InvalidAudioError, OutOfOrderError
-from earvoice.runtime.settings import address_of
 
 HANG_UP, CALL_ID, DTMF, ERROR = 0x00, 0x01, 0x03, 0xFF
 RATES_HZ = {
@@ -38,21 +36,8 @@ HEADER = struct.Struct(">BH")
 UUID_BYTES = 16
 _LOG = logging.getLogger(__name__)
 
-
-async def listen(door: Door) -> asyncio.Server:
-    """Serve calls from now on, until what is returned is closed.
-
-    Raises:
-        OSError: the address cannot be listened at; the message names the setting.
-    """
-    settings = door.settings
-    address = settings.audiosocket_host, settings.audiosocket_port
-    try:
-        server = await asyncio.start_server(partial(serve_call, door), *address)
-    except OSError as error:
-        raise cannot_listen(settings, "audiosocket_port", error, "audiosocket_host") from error
-    _LOG.info("listening for calls", extra={"address": address_of(*address)})
-    return server
+Frame = tuple[int, bytes]
+"""Kind and content."""
 
 
 async def serve_call(
@@ -65,69 +50,76 @@ async def serve_call(
 
     async with telling_failures(_LOG, close):
         with door.counted():
-            await _caption(door, _frames(reader, door.settings.idle_timeout_ms))
+            await _caption(door, _frames(reader))
 
 
-async def _frames(
-    reader: asyncio.StreamReader, timeout_ms: int
-) -> AsyncIterator[tuple[int, bytes]]:
-    """Yield kind and content of each frame, until the call is over."""
+async def _frames(reader: asyncio.StreamReader) -> AsyncIterator[Frame]:
+    """Yield each frame, until the call is over."""
     while True:
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                kind, length = HEADER.unpack(await reader.readexactly(HEADER.size))
-                content = await reader.readexactly(length)
-        except TimeoutError as error:
-            raise IdleError(f"audio did not come within {timeout_ms} ms") from error
+            kind, length = HEADER.unpack(await reader.readexactly(HEADER.size))
+            content = await reader.readexactly(length)
         except (asyncio.IncompleteReadError, OSError):
-            return
+            return  # hung up in its own way
         if kind in (HANG_UP, ERROR):
             return
         yield kind, content
 
 
-async def _caption(door: Door, frames: AsyncIterator[tuple[int, bytes]]) -> None:
-    first = await anext(frames, None)
-    if first is None:
-        return  # a probe, which only connects
-    kind, content = first
-    if kind != CALL_ID or len(content) != UUID_BYTES:
-        raise OutOfOrderError(f"a frame of kind {kind:#04x} came before the call's UUID")
-    async for kind, sound in frames:  # noqa: B007 - of the first that has sound
-        if kind != DTMF:
-            break
-    else:
-        return  # nothing was said
-    if kind not in RATES_HZ:
-        raise _unknown(kind)
+async def _caption(door: Door, frames: AsyncIterator[Frame]) -> None:
+    timeout_ms = door.settings.start_timeout_ms
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            begun = await _read_start(frames)
+    except TimeoutError as error:
+        raise IdleError(f"UUID and sound did not come within {timeout_ms} ms") from error
+    if begun is None:
+        return
+    name, first = begun
     options = TranslationOptions(
         target_languages=door.settings.audiosocket_languages,
-        audio=AudioFormat("linear16", RATES_HZ[kind]),
+        audio=AudioFormat("linear16", RATES_HZ[first[0]]),
     )
-    start = StartMessage(options, publish=str(uuid.UUID(bytes=content)))
+    idle_ms = door.settings.idle_timeout_ms
+    await door.caption_call(
+        StartMessage(options, publish=name),
+        door.gatekeeper.trusted,
+        partial(_listen, frames, first, idle_ms),
+    )
 
-    async def tell(_: str, event: TranslationEvent, __: bytes) -> None:
-        del event  # its readers are told
 
-    async with (
-        door.open(start, door.gatekeeper.trusted) as speaker,
-        asyncio.TaskGroup() as group,
-    ):
-        await speaker.send(sound)
-        listening = group.create_task(_listen(frames, kind, speaker))
-        await speaker.run(tell)
-        listening.cancel()
+async def _read_start(frames: AsyncIterator[Frame]) -> tuple[str, Frame] | None:
+    """Return the call's UUID and the first frame with sound; None if it ends before."""
+    name = ""
+    async for kind, content in frames:
+        if not name:
+            if kind != CALL_ID or len(content) != UUID_BYTES:
+                raise OutOfOrderError(f"a frame of kind {kind:#04x} came before the call's UUID")
+            name = str(uuid.UUID(bytes=content))
+        elif kind in RATES_HZ:
+            return name, (kind, content)
+        elif kind != DTMF:
+            raise _unknown(kind)
+    return None  # a probe, or a caller who says nothing
 
 
 async def _listen(
-    frames: AsyncIterator[tuple[int, bytes]], sound_kind: int, speaker: Speaker
+    frames: AsyncIterator[Frame], first: Frame, idle_ms: int, speaker: Speaker
 ) -> None:
-    async for kind, content in frames:
-        if kind == sound_kind:
-            await speaker.send(content)
-        elif kind != DTMF:
-            raise _unknown(kind)
-    await speaker.end()
+    sound_kind, sound = first
+    await speaker.send(sound)
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(idle_ms / 1000) as silence:
+            async for kind, content in frames:
+                if kind == sound_kind:
+                    silence.reschedule(None)  # the services may be behind
+                    await speaker.send(content)
+                    silence.reschedule(loop.time() + idle_ms / 1000)
+                elif kind != DTMF:
+                    raise _unknown(kind)
+    except TimeoutError as error:
+        raise IdleError(f"audio did not come within {idle_ms} ms") from error
 
 
 def _unknown(kind: int) -> InvalidAudioError:

@@ -179,9 +179,9 @@ async def telling_failures(
     if not isinstance(error, EarvoiceError | TranslationError):
         logger.error("a connection failed", exc_info=error)
         error = InternalError(FAULT)
-    if tell is None:
+    elif tell is None:
         logger.warning("a call is refused or broken off", extra={"cause": error.message})
-    else:
+    if tell is not None:
         await tell(error)
     await close(_close_code(error), error.message)
 

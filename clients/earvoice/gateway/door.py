@@ -5,21 +5,32 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
 from opentelemetry.trace import SpanKind
 
-from earvoice.client import AccessDeniedError, TranslationClient, TranslationError, connect
+from earvoice.client import (
+    AccessDeniedError,
+    TranslationClient,
+    TranslationError,
+    TranslationEvent,
+    connect,
+)
 from earvoice.gateway.access import Admission, Gatekeeper
 from earvoice.gateway.connection import CANCELLED, is_final, reason_of
 from earvoice.gateway.messages import StartMessage
 from earvoice.gateway.published import StreamDirectory
 from earvoice.gateway.settings import GatewaySettings
 from earvoice.gateway.speaker import Speaker, voices_of
-from earvoice.runtime.errors import NotReadyError, PermissionDeniedError, SessionLimitError
+from earvoice.runtime.errors import (
+    EarvoiceError,
+    NotReadyError,
+    PermissionDeniedError,
+    SessionLimitError,
+)
 from earvoice.runtime.settings import SettingsError
 from earvoice.telemetry.service_telemetry import ServiceTelemetry
 from earvoice.telemetry.trace_context import (
@@ -168,11 +179,14 @@ class Door:
         start: StartMessage,
         admission: Admission,
         traceparent: str = "",
+        *,
+        resumable: bool = True,
     ) -> AsyncIterator[Speaker]:
         """Open a stream; it ends with the context.
 
         Args:
             traceparent: of the caller's request; one in its config takes precedence.
+            resumable: readers wait for a speaker whose connection is lost.
         """
         publish = None
         if start.publish:
@@ -203,7 +217,7 @@ class Door:
             try:
                 yield speaker
             except BaseException as error:
-                status, lost = reason_of(error), not is_final(error)
+                status, lost = reason_of(error), resumable and not is_final(error)
                 raise
             finally:
                 self.speaker_count -= 1
@@ -224,6 +238,39 @@ class Door:
                         "status": status,
                     },
                 )
+
+    async def caption_call(
+        self,
+        start: StartMessage,
+        admission: Admission,
+        listen: Callable[[Speaker], Awaitable[None]],
+        traceparent: str = "",
+    ) -> None:
+        """Caption a telephone call, which takes no words back: its readers get them.
+
+        Args:
+            listen: sends the call's audio; once it returns or fails, the last words still come.
+        """
+
+        async def hear(speaker: Speaker) -> None:
+            fault = None
+            try:
+                await listen(speaker)
+            except EarvoiceError as error:
+                fault = error
+            speaker.leave()
+            await speaker.end(fault)
+
+        async def tell_nobody(_: str, event: TranslationEvent, __: bytes) -> None:
+            del event
+
+        async with (
+            self.open(start, admission, traceparent, resumable=False) as speaker,
+            asyncio.TaskGroup() as group,
+        ):
+            hearing = group.create_task(hear(speaker))
+            await speaker.run(tell_nobody)
+            hearing.cancel()
 
 
 def _going_away() -> NotReadyError:

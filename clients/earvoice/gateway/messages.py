@@ -41,6 +41,7 @@ from earvoice.client.captions import (
 )
 from earvoice.client.errors import PASSING_BY_REASON, Advice
 from earvoice.client.options import read_config, read_update
+from earvoice.gateway.settings import MOST_LANGUAGES
 from earvoice.runtime.audio_format import AudioEncoding, allowed_channels, allowed_rates_hz
 from earvoice.runtime.errors import EarvoiceError, InvalidFieldError, MalformedMessageError
 from earvoice.runtime.parameter import ParameterError
@@ -52,8 +53,6 @@ MOST_LETTERS = 1_000_000
 """Of all words together: more than a body of usual words has, and half a minute of computation."""
 MOST_MARK_LETTERS = LINE_LIMIT * LINE_COLUMNS
 """Of what captions show where nothing was understood: what one caption holds."""
-MOST_LANGUAGES = 16
-"""Of one speaker: each is a session of its own."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _LARGEST_NUMBER = 1 << 53
 """Up to here JSON numbers represent every integer exactly."""

@@ -64,7 +64,7 @@ async def _listen(
             if speaker.publication is None or not is_final(gone):
                 raise
             # Readers get the last words all the same.
-            speaker.publication.is_left = True
+            speaker.leave()
             await audio.end()
             return
         if isinstance(message, bytes):

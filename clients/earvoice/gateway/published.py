@@ -301,16 +301,14 @@ class PublishedStream:
         finally:
             self._readers.discard(reader)
 
-    def transcript(self, languages: frozenset[str]) -> str:
-        """Return the lines that are kept, of all languages in the order of their sound, as JSON."""
-        lines = [
-            line.describe()
-            for language, spoken in self._lines.items()
+    def lines_of(self, languages: frozenset[str]) -> list[Line]:
+        """Return the lines that are kept, of all languages for none."""
+        return [
+            line
+            for language, lines in self._lines.items()
             if not languages or language in languages
-            for line in spoken
+            for line in lines
         ]
-        lines.sort(key=lambda line: line["start_ms"])
-        return dump({"stream": self.name, "is_over": self.is_over, "lines": lines})
 
     def _line(self, language: str, utterance: int) -> Line:
         lines = self._lines[language]
@@ -342,6 +340,12 @@ class PublishedStream:
                 reader.news.set()
                 if number % READERS_AT_ONCE == 0:
                     await asyncio.sleep(0)
+
+
+def transcript_of(stream: PublishedStream, lines: Iterable[Line]) -> str:
+    """Return lines in the order in which they were said, as JSON; may run in another thread."""
+    described = sorted((line.describe() for line in lines), key=lambda line: line["start_ms"])
+    return dump({"stream": stream.name, "is_over": stream.is_over, "lines": described})
 
 
 class Publication:

@@ -18,7 +18,7 @@ from earvoice.gateway.access import read_address, shown_token
 from earvoice.gateway.connection import body_of, unless_gone, wait_until_gone
 from earvoice.gateway.door import Door
 from earvoice.gateway.messages import read_captions
-from earvoice.gateway.published import PublishedStream
+from earvoice.gateway.published import PublishedStream, transcript_of
 from earvoice.runtime.engine import to_its_end
 from earvoice.runtime.errors import InvalidFieldError, SlowReaderError
 
@@ -50,7 +50,9 @@ def reader_routes(door: Door) -> list[Route]:
     async def read_transcript(request: Request) -> Response:
         door.gatekeeper.check_origin(request)
         stream = find_stream(door, request)
-        text = stream.transcript(languages_of(request, stream))
+        lines = stream.lines_of(languages_of(request, stream))
+        async with computing:
+            text = await to_its_end(asyncio.to_thread(transcript_of, stream, lines))
         return Response(text, media_type="application/json", headers={"Cache-Control": "no-cache"})
 
     return [

@@ -12,6 +12,8 @@ from earvoice.runtime.settings import Port, ProcessSettings
 from earvoice.runtime.tls import ChannelTls
 
 SIGNING_KEY_BYTES = 32
+MOST_LANGUAGES = 16
+"""Of one speaker: each is a session of its own."""
 
 
 class GatewaySettings(ProcessSettings):
@@ -39,8 +41,8 @@ class GatewaySettings(ProcessSettings):
     )
     server_token: SecretStr | None = Field(
         None,
-        description="Bearer token sent to the policy service for callers admitted with one of the "
-        "gateway's own tokens.",
+        description="Bearer token sent to the policy service for callers whom the gateway itself "
+        "lets in: with one of its own tokens, or by telephone.",
     )
     token_key: SecretStr | None = Field(
         None,
@@ -52,8 +54,14 @@ class GatewaySettings(ProcessSettings):
     twilio_auth_token: SecretStr | None = Field(
         None,
         min_length=1,
-        description="Auth token of a Twilio account: with it, its calls must be signed by that "
+        description="Auth token of a Twilio account: with it, calls must be signed by that "
         "account, and need no access token.",
+    )
+    twilio_address: str = Field(
+        "",
+        pattern=r"^(wss://\S+)?$",
+        description="Address that Twilio is given for its calls, `wss://…/v1/twilio`: it signs "
+        "that.",
     )
     audiosocket_port: Port = Field(
         0, description="Port for calls by Asterisk's AudioSocket; 0 takes none."
@@ -67,8 +75,8 @@ class GatewaySettings(ProcessSettings):
     audiosocket_languages: tuple[str, ...] = Field(
         ("en",),
         min_length=1,
-        max_length=16,
-        description="Languages of these calls' captions; a JSON list.",
+        max_length=MOST_LANGUAGES,
+        description="Languages of these calls' captions, each once; a JSON list.",
     )
     allowed_origins: tuple[str, ...] = Field(
         (),
@@ -98,10 +106,17 @@ class GatewaySettings(ProcessSettings):
     def _check_server(self) -> Self:
         if self.server_tls_name and self.server_tls_ca_file is None:
             raise ValueError("SERVER_TLS_NAME needs SERVER_TLS_CA_FILE")
-        if self.server_token and self.token_key is None:
+        knows_callers = self.token_key or self.twilio_auth_token or self.audiosocket_port
+        if self.server_token and not knows_callers:
             raise ValueError(
-                "SERVER_TOKEN needs TOKEN_KEY: it is sent only for callers with one of our tokens"
+                "SERVER_TOKEN needs TOKEN_KEY, TWILIO_AUTH_TOKEN or AUDIOSOCKET_PORT: it is sent "
+                "only for callers whom the gateway itself lets in"
             )
+        if (self.twilio_auth_token is None) != (not self.twilio_address):
+            raise ValueError("TWILIO_AUTH_TOKEN and TWILIO_ADDRESS are given together")
+        languages = self.audiosocket_languages
+        if "" in languages or len({*languages}) < len(languages):
+            raise ValueError("AUDIOSOCKET_LANGUAGES are tags, each once")
         return self
 
     @property

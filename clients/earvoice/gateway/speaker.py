@@ -112,6 +112,7 @@ class Speaker:
         self.word_count = 0
         self.longest_relay_ms = 0.0
         self.has_ended = False
+        self._has_left = False
         self._fault: Exception | None = None
         rate = options.audio.sample_rate_hz * options.audio.frame_bytes
         limit_bytes = rate * WAITING_AUDIO_MS // 1000
@@ -144,6 +145,12 @@ class Speaker:
         for queue in self._audio.values():
             await queue.put(None)
 
+    def leave(self) -> None:
+        """Note that nobody speaks any more: the name is free while the last words still come."""
+        self._has_left = True
+        if self.publication is not None:
+            self.publication.is_left = True
+
     async def run(self, tell: Tell) -> None:
         """Translate until all sessions have ended; each waits until ``tell`` has taken its event.
 
@@ -168,6 +175,7 @@ class Speaker:
                 self.word_count += sum(word.starts_word for word in event.words)
         if self._publish is not None and self.publication is None and not self._waiting_for:
             self.publication = self._publish()
+            self.publication.is_left = self._has_left
         if self.publication is not None:
             self.publication.publish(voice, event)
 

@@ -376,7 +376,7 @@ async def test_a_server_without_tls_is_given_up_where_tls_is_asked_for(tmp_path)
         serve(ScriptedService()) as address,
         connect(address, tls=ChannelTls(Authority(tmp_path).file)) as client,
     ):
-        with pytest.raises(ServerUnavailableError, match=f"{address} answers without TLS") as told:
+        with pytest.raises(ServerUnavailableError, match=f"{address} speaks no TLS") as told:
             await client.list_models()
         assert told.value.advice is Advice.GIVE_UP
 

@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed
 
 from earvoice.gateway.__main__ import server_config
 from earvoice.gateway.door import Door
+from earvoice.gateway.published import StreamNotFoundError
 from earvoice.gateway.settings import GatewaySettings
 from tests.until import PATIENCE_S
 
@@ -41,6 +42,14 @@ async def run_gateway(server_address, configure=lambda config: config, **setting
             server.should_exit = True
             async with asyncio.timeout(PATIENCE_S):
                 await serving
+
+
+def is_on(door, name):
+    """Whether a stream of this name has been published."""
+    try:
+        return bool(door.directory.find(name))
+    except StreamNotFoundError:
+        return False
 
 
 def speak(address, path="/v1/translate", **options):

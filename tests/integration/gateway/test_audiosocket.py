@@ -11,9 +11,17 @@ from functools import partial
 
 import pytest
 
-from earvoice.gateway import audiosocket
+from earvoice.gateway.__main__ import listen
+from earvoice.gateway.audiosocket import serve_call
+from earvoice.gateway.settings import GatewaySettings
 from tests.integration.client.scripted_service import ScriptedService, serve
-from tests.integration.gateway.running_gateway import receive_all, run_gateway, speak, text_of
+from tests.integration.gateway.running_gateway import (
+    is_on,
+    receive_all,
+    run_gateway,
+    speak,
+    text_of,
+)
 from tests.until import PATIENCE_S, until
 
 CALL = uuid.UUID("6f1b3d6e-2f7c-4b0a-9d0e-0123456789ab")
@@ -30,7 +38,7 @@ def frame(kind, content=b""):
 async def dialled(service, **settings):
     """Give an open line, the gateway's address and its door."""
     async with serve(service) as server, run_gateway(server, **settings) as (address, door):
-        calls = await asyncio.start_server(partial(audiosocket.serve_call, door), "127.0.0.1", 0)
+        calls = await asyncio.start_server(partial(serve_call, door), "127.0.0.1", 0)
         host, port = calls.sockets[0].getsockname()
         reader, writer = await asyncio.open_connection(host, port)
         try:
@@ -38,6 +46,20 @@ async def dialled(service, **settings):
         finally:
             writer.close()
             calls.close()
+
+
+class Lingering(ScriptedService):
+    """Ends no session before it may."""
+
+    def __init__(self, words):
+        super().__init__(words)
+        self.may_end = asyncio.Event()
+
+    async def _play(self, request_iterator):
+        async for response in super()._play(request_iterator):
+            if response.HasField("end_of_utterance"):
+                await self.may_end.wait()
+            yield response
 
 
 async def hear(address):
@@ -100,6 +122,8 @@ async def test_who_only_connects_or_says_nothing_is_no_fault(caplog):
     """A probe, or a caller who hangs up at once."""
     service = ScriptedService()
     async with dialled(service) as ((reader, writer), _, _):
+        _, probe = await asyncio.open_connection(*writer.get_extra_info("peername"))
+        probe.close()
         writer.write(frame(*NAMED) + frame(*HANG_UP))
         async with asyncio.timeout(PATIENCE_S):
             assert await reader.read() == b""
@@ -111,6 +135,37 @@ async def test_a_port_that_is_taken_is_told_by_its_setting():
     """It is not that of the gateway itself."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        async with run_gateway("127.0.0.1:1", audiosocket_port=port) as (_, door):
-            with pytest.raises(OSError, match="EARVOICE_GATEWAY_AUDIOSOCKET_PORT"):
-                await audiosocket.listen(door)
+        settings = GatewaySettings(audiosocket_port=port)
+        with pytest.raises(OSError, match="EARVOICE_GATEWAY_AUDIOSOCKET_PORT"):
+            listen(settings, "audiosocket_host", "audiosocket_port")
+
+
+async def test_the_next_call_of_a_uuid_need_not_wait():
+    """A dialplan may give all calls the same: the last words of one do not refuse the next."""
+    service = Lingering([" Guten"])
+    async with dialled(service) as ((_, writer), _, door):
+        writer.write(frame(*NAMED) + frame(0x10, SOUND))
+        await until(lambda: is_on(door, str(CALL)))
+        writer.write(frame(*HANG_UP))
+        await until(lambda: door.directory.find(str(CALL)).publication.is_left)
+        before = door.directory.find(str(CALL))
+        host, port = writer.get_extra_info("peername")
+        reader, again = await asyncio.open_connection(host, port)
+        again.write(frame(*NAMED) + frame(0x10, SOUND))
+        await until(lambda: door.directory.find(str(CALL)) is not before)
+        service.may_end.set()
+        again.write(frame(*HANG_UP))
+        async with asyncio.timeout(PATIENCE_S):
+            assert await reader.read() == b""
+        again.close()
+
+
+async def test_silence_ends_a_call_with_its_last_words(caplog):
+    """Nobody comes back to it, so readers do not wait for anybody either."""
+    service = ScriptedService([" Guten", " Tag"])
+    async with dialled(service, idle_timeout_ms=300) as ((_, writer), address, door):
+        writer.write(frame(*NAMED) + frame(0x10, SOUND))
+        await until(lambda: is_on(door, str(CALL)) and door.directory.find(str(CALL)).is_over)
+        heard = await hear(address)
+    assert heard[0]["lines"][0]["text"] == "Guten Tag"
+    assert any("300 ms" in getattr(record, "cause", "") for record in caplog.records)

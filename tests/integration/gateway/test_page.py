@@ -332,6 +332,8 @@ async def test_a_reader_that_comes_back_keeps_what_it_shows():
                     { language, utterance: 4, text: "Ja." },
                 ]);
                 captions.catchUp([{ language, utterance: 4, text: "Ja. Gut." }]);
+                captions.column("es").setTail("gris", 0); // nothing is sure there yet
+                captions.catchUp([{ language, utterance: 4, text: "Ja. Gut." }]);
                 const kept = first.isConnected && shown();
                 captions.catchUp([{ language, utterance: 4, text: "Neu." }]);
                 return [kept, shown()];

@@ -36,7 +36,8 @@ export class Captions {
   // The last lines, which a reader gets each time it connects: what is here of the same stream stays.
   catchUp(lines) {
     const columns = [...this.columns.values()];
-    if (!columns.every((column) => lines.some((line) => column.endsWithin(line)))) this.clear();
+    const isHere = (column) => column.spoken.utterance < 0 || lines.some((line) => column.endsWithin(line));
+    if (!columns.every(isHere)) this.clear();
     lines.forEach((line) => this.column(line.language).addLine(line));
   }
 

@@ -164,8 +164,8 @@ async function offerLanguages() {
   const answer = await fetch("v1/models", { headers });
   const content = await answer.json();
   if (!answer.ok) {
-    const mayPass = content.error.advice === "retry";
-    throw Object.assign(new Error(content.error.message), { mayPass });
+    const isFinal = content.error.advice === "give up";
+    throw Object.assign(new Error(content.error.message), { isFinal });
   }
   const wanted = parameters.get("to")?.split(",");
   const names = new Intl.DisplayNames(["en"], { type: "language" });
@@ -292,7 +292,7 @@ function offer() {
     },
     (error) => {
       say(error.message, "error");
-      if (error.mayPass) setTimeout(offer, RETRY_PAUSE_MS);
+      if (!error.isFinal) setTimeout(offer, RETRY_PAUSE_MS);
     },
   );
 }
