@@ -339,7 +339,7 @@ async def test_a_reader_that_comes_back_keeps_what_it_shows():
                 return [kept, shown()];
             }"""
         )
-    assert shown == [["Es war", "Es war", "Es war so.", "Ja. Gut.", "gris"], ["Neu."]]
+    assert shown == [["Es war", "Es war", "Es war so.", "Ja. Gut.", " gris"], ["Neu."]]
 
 
 async def test_people_of_a_call_have_columns_of_their_own():
