@@ -285,8 +285,9 @@ class PublishedStream:
         Raises:
             SlowReaderError: the reader fell too far behind.
         """
-        last = {"source_language": self.source_language, "lines": self._last_lines(languages)}
-        lines = dump({"type": "lines", "stream": self.name, **last})
+        last = [line.describe() for line in self.lines_of(languages, LAST_LINES)]
+        told = {"stream": self.name, "source_language": self.source_language, "lines": last}
+        lines = dump({"type": "lines", **told})
         if self.is_over:
             yield lines
             yield dump({"type": "end"})
@@ -301,13 +302,13 @@ class PublishedStream:
         finally:
             self._readers.discard(reader)
 
-    def lines_of(self, languages: frozenset[str]) -> list[Line]:
-        """Return the lines that are kept, of all languages for none."""
+    def lines_of(self, languages: frozenset[str], most: int = 0) -> list[Line]:
+        """Return each language's last lines, so many of them (0: all), of all languages for none."""
         return [
             line
             for language, lines in self._lines.items()
             if not languages or language in languages
-            for line in lines
+            for line in list(lines)[-most:]
         ]
 
     def _line(self, language: str, utterance: int) -> Line:
@@ -315,14 +316,6 @@ class PublishedStream:
         if not lines or lines[-1].utterance != utterance:
             lines.append(Line(language, utterance))
         return lines[-1]
-
-    def _last_lines(self, languages: frozenset[str]) -> list[dict[str, Any]]:
-        return [
-            line.describe()
-            for language, lines in self._lines.items()
-            if not languages or language in languages
-            for line in list(lines)[-LAST_LINES:]
-        ]
 
     def _tell(self, language: str, message: str) -> None:
         for reader in self._readers:
