@@ -303,7 +303,7 @@ class PublishedStream:
             self._readers.discard(reader)
 
     def lines_of(self, languages: frozenset[str], most: int = 0) -> list[Line]:
-        """Return each language's last lines, so many of them (0: all), of all languages for none."""
+        """Return each language's last lines, so many (0: all); of all languages for none."""
         return [
             line
             for language, lines in self._lines.items()
