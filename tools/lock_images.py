@@ -1,6 +1,7 @@
 """Write what the images install, with hashes, into `deploy/docker/locked/`: `make locks`.
 
-Versions come from constraints.txt; packages that it does not name are resolved afresh. The torch
+Versions come from constraints.txt; packages that it does not name are resolved afresh, and so are
+those that make the wheel, which no test environment shares. The torch
 without CUDA comes from where pip finds it (`PIP_FIND_LINKS`, or `PIP_EXTRA_INDEX_URL`).
 """
 
@@ -10,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -17,8 +19,7 @@ LOCKED = ROOT / "deploy" / "docker" / "locked"
 # Each build of torch is for one kind of processor; the others' hashes would be of no use.
 PLATFORM = "x86_64-manylinux_2_28"
 PYTHON = "3.11"
-# Tools that make the wheel and the bill of materials; none of them is shipped.
-BUILD = ("hatchling", "grpcio-tools", "mypy-protobuf", "cyclonedx-bom==7.5.0")
+BILL_OF_MATERIALS = "cyclonedx-bom==7.5.0"
 EXTRAS = {"policy": ("policy", "auth"), "gateway": ("gateway",)}
 ENGINES = ("encoder", "decoder")
 TORCH = {"engine": "torch==2.13.0+cpu", "engine-cuda": "torch==2.13.0"}
@@ -32,20 +33,33 @@ def main() -> int:
         for name, torch in TORCH.items():
             # No links for the others, or they would get the build without CUDA.
             lock(name, ENGINES, torch, links=name == "engine")
-        lock("build", (), *BUILD)
+        lock("build", (), *build_tools(), constrained=False)
     except subprocess.CalledProcessError as error:
         print(f"locks could not be written: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def lock(name: str, extras: tuple[str, ...], *wanted: str, links: bool = False) -> None:
+def build_tools() -> list[str]:
+    """Return what makes the wheel and the bill of materials; none of it is shipped."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        return [*tomllib.load(file)["build-system"]["requires"], BILL_OF_MATERIALS]
+
+
+def lock(
+    name: str,
+    extras: tuple[str, ...],
+    *wanted: str,
+    links: bool = False,
+    constrained: bool = True,
+) -> None:
     """Write `NAME.txt`: the requirements of EarVoice's extras, and the ``wanted`` packages."""
     command = [str(Path(sys.executable).parent / "uv"), "pip", "compile", "--quiet"]
     command += ["--generate-hashes", "--python-version", PYTHON, "--python-platform", PLATFORM]
     command += ["--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links"]
-    command += ["--constraint", str(ROOT / "constraints.txt"), "--output-file"]
-    command += [str(LOCKED / f"{name}.txt")]
+    command += ["--output-file", str(LOCKED / f"{name}.txt")]
+    if constrained:
+        command += ["--constraint", str(ROOT / "constraints.txt")]
     for variable, option in (
         ("PIP_FIND_LINKS", "--find-links"),
         ("PIP_EXTRA_INDEX_URL", "--extra-index-url"),
