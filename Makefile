@@ -44,7 +44,7 @@ RESULTS_SETS := $(WORK)/results/held-out
 # The cascade reads with the model of han.
 SYSTEMS := caat nguyen han cascade papi meta
 ROTEL := rotel==0.0.1a15
-FIELD_TOOLS := simuleval simulstream
+FIELD_TOOLS := simuleval simulstream livekit pipecat
 CPU_TORCH = $(shell sed -n 's/^CPU_TORCH = "\(.*\)"/\1/p' tools/setup_environment.py)
 NODE_PACKAGES := @grafana/schema@13.2.3 typescript@7.0.2 playwright-core@1.65.1 \
 	@grpc/grpc-js@1.14.7 @grpc/proto-loader@0.8.1 ws@8.23.0 openai@7.57.0 hls.js@1.6.19
@@ -108,7 +108,8 @@ test-tools: setup ## install what tests use beyond .venv/: a browser, Prometheus
 	@npm install --silent --prefix .work/node $(NODE_PACKAGES)
 	@$(MAKE) --no-print-directory recogniser neural-voices $(FIELD_TOOLS:%=.work/%/ready) WORK=.work
 
-# The evaluators of the field, each in an environment of its own: they pin what others do not.
+# The evaluators and agents of the field, each in an environment of its own: they pin what others do
+# not.
 .work/simulstream/ready: FIELD_TOOL_NEEDS = --constraint constraints.txt $(CPU_TORCH)
 .work/%/ready:
 	@rm -rf $(@D) && $(PYTHON3) -m venv $(@D)
