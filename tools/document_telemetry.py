@@ -41,7 +41,8 @@ too, as do `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_METRIC_EXPORT_
 
 Exporting never makes a session wait or fail. A thread of its own exports queued spans; what the
 queue or the collector does not take is lost, counted in `earvoice.telemetry.dropped`, and logged
-once until export works again.
+once until export works again. Each service also tries at its start whether a collector takes spans:
+one that does not answer is logged within ten seconds, with the variable that names it.
 
 ## How spans hang together
 

@@ -34,7 +34,7 @@ class CountedMetricExporter(OTLPMetricExporter):
         if result is MetricExportResult.SUCCESS:
             self._losses.recover("metrics")
         else:
-            self._losses.lose("metrics", 1, "the collector does not take them")
+            self._losses.refuse("metrics", 1)
         return result
 
 

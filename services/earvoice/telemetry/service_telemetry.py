@@ -65,7 +65,7 @@ class ServiceTelemetry:
 def _metric_export(
     service: Service, losses: ExportLosses, settings: ProcessSettings
 ) -> MetricExport | None:
-    to_collector = _has_collector("METRICS")
+    to_collector = _has_collector("metrics")
     if not (to_collector or settings.metrics_port):
         return None
     from earvoice.telemetry.metric_export import MetricExport  # noqa: PLC0415
@@ -82,7 +82,7 @@ def _metric_export(
 
 def _tracer(service: Service, losses: ExportLosses, settings: ProcessSettings) -> Tracer | None:
     exporter: SpanExporter
-    if _has_collector("TRACES"):
+    if _has_collector("traces"):
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415
             OTLPSpanExporter,
         )
@@ -105,11 +105,16 @@ def _tracer(service: Service, losses: ExportLosses, settings: ProcessSettings) -
 def _has_collector(signal: str) -> bool:
     if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
-    if os.environ.get(f"OTEL_{signal}_EXPORTER", "otlp") == "none":
+    if os.environ.get(f"OTEL_{signal.upper()}_EXPORTER", "otlp") == "none":
         return False
-    return bool(
-        os.environ.get(_ENDPOINT) or os.environ.get(f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")
-    )
+    return bool(_endpoint(signal))
+
+
+def _endpoint(signal: str) -> str:
+    """The variable that names a signal's collector, with its value; empty where none does."""
+    own = f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT"
+    found = ((name, os.environ.get(name)) for name in (own, _ENDPOINT))
+    return next((f"{name} = {value}" for name, value in found if value), "")
 
 
 def _resource(service: Service) -> Resource:
@@ -140,6 +145,10 @@ class ExportLosses:
             self._failing.add(signal)
         if begins:
             _LOG.warning("telemetry is lost", extra={"signal": signal, "reason": reason})
+
+    def refuse(self, signal: str, count: int) -> None:
+        """Lose what the collector does not take: a wrong address is the likeliest cause."""
+        self.lose(signal, count, f"no collector takes them at {_endpoint(signal)}")
 
     def recover(self, signal: str) -> None:
         if signal not in self._failing:

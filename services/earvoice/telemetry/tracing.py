@@ -139,6 +139,8 @@ class Tracer:
             self._losses.lose("traces", len(self._spans), "the service stops")
 
     def _work(self) -> None:
+        # Of nothing: a wrong address is told now, not once a session's spans are lost.
+        self._export([])
         while not self._closing:
             self._wake.wait(INTERVAL_S)
             self._wake.clear()
@@ -159,7 +161,7 @@ class Tracer:
         if result is SpanExportResult.SUCCESS:
             self._losses.recover("traces")
         else:
-            self._losses.lose("traces", len(batch), "the collector does not take them")
+            self._losses.refuse("traces", len(batch))
 
 
 MAX_FILE_BYTES = 64 * 1024 * 1024

@@ -62,8 +62,9 @@ class KeepingExporter(SpanExporter):
             self.free.set()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        self.asked.set()
-        self.free.wait()
+        if spans:
+            self.asked.set()
+            self.free.wait()
         self.spans += spans
         return SpanExportResult.SUCCESS
 
@@ -76,8 +77,10 @@ class FailingExporter(SpanExporter):
 
     def __init__(self, *, raises: bool) -> None:
         self._raises = raises
+        self.asked = threading.Event()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.asked.set()
         if self._raises:
             raise OSError("no space left on device")
         return SpanExportResult.FAILURE
@@ -122,6 +125,24 @@ def test_failures_are_counted_and_logged_once(raises: bool, caplog: pytest.LogCa
         tracer.close()
     assert losses.dropped["traces"] == 2000
     assert [record.getMessage() for record in caplog.records] == ["telemetry is lost"]
+
+
+def test_a_wrong_address_is_told_before_there_is_a_span(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    """With the setting that has it: that of the signal, where both are set."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://all:1")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://wrong:2")
+    exporter, losses = FailingExporter(raises=False), ExportLosses()
+    tracer = Tracer(RESOURCE, exporter, losses)
+    assert exporter.asked.wait(10)
+    tracer.close()
+    losses.refuse("metrics", 1)
+    assert [record.reason for record in caplog.records] == [
+        "no collector takes them at OTEL_EXPORTER_OTLP_TRACES_ENDPOINT = http://wrong:2",
+        "no collector takes them at OTEL_EXPORTER_OTLP_ENDPOINT = http://all:1",
+    ]
+    assert losses.dropped == {"traces": 0, "metrics": 1}
 
 
 def test_the_end_of_an_outage_is_logged_with_its_losses(caplog: pytest.LogCaptureFixture):
