@@ -188,24 +188,29 @@ class LocalServices:
                 raise CommandError(
                     f"{certificate} needs {needed}, by which the gateway knows the certificate"
                 )
+        self._check_ports(settings)
+
+    def _check_ports(self, settings: Mapping[str, ProcessSettings]) -> None:
         taken: dict[tuple[str, int], str] = {}
         for service, own in settings.items():
-            port = choices.ports.get(service, 0)
-            port = own.port if port is None else port
-            if not port:
-                continue
-            address = reachable_host(own.host), port
-            if address in taken:
-                raise CommandError(
-                    f"port {port} is given to the {taken[address]} and the {service}"
-                )
-            taken[address] = service
-            with suppress(OSError), socket.create_connection(address, PROBE_S):
-                raise CommandError(
-                    f"port {port} of the {service} is taken: something listens there already; give "
-                    "another, or 0 for any",
-                    ExitCode.SERVICES,
-                )
+            for name in type(own).model_fields:
+                if not name.endswith("port"):
+                    continue
+                port = self._choices.ports.get(service, 0) if name == "port" else None
+                port = getattr(own, name) if port is None else port
+                if not port:
+                    continue
+                address = reachable_host(getattr(own, own.host_field(name))), port
+                owner = f"the {service}" if name == "port" else own.variable(name)
+                if address in taken:
+                    raise CommandError(f"port {port} is given to {taken[address]} and {owner}")
+                taken[address] = owner
+                with suppress(OSError), socket.create_connection(address, PROBE_S):
+                    raise CommandError(
+                        f"port {port} of {owner} is taken: something listens there already; give "
+                        f"another, or 0 for {'any' if name == 'port' else 'none'}",
+                        ExitCode.SERVICES,
+                    )
 
     async def watch(self) -> None:
         """Never return; raise whatever ends the supervision unexpectedly."""

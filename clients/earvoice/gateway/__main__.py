@@ -119,21 +119,20 @@ def _loop_faults() -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None
 
 
 async def _serve_calls(door: Door) -> asyncio.Server:
-    listener = listen(door.settings, "audiosocket_host", "audiosocket_port")
+    listener = listen(door.settings, "audiosocket_port")
     address = address_of(*listener.getsockname()[:2])
     logging.getLogger(__name__).info("listening for calls", extra={"address": address})
     return await asyncio.start_server(partial(audiosocket.serve_call, door), sock=listener)
 
 
-def listen(
-    settings: GatewaySettings, host_field: str = "host", port_field: str = "port"
-) -> socket.socket:
-    """Listen at the address that two settings give.
+def listen(settings: GatewaySettings, port_field: str = "port") -> socket.socket:
+    """Listen at a port of the settings, on its host.
 
     Raises:
         OSError: that cannot be; the message names the setting at fault.
     """
-    host, port = getattr(settings, host_field), getattr(settings, port_field)
+    host = getattr(settings, settings.host_field(port_field))
+    port = getattr(settings, port_field)
     is_ipv6 = ":" in host
     try:
         listener = socket.create_server(
@@ -144,7 +143,7 @@ def listen(
             dualstack_ipv6=is_ipv6 and socket.has_dualstack_ipv6(),
         )
     except OSError as error:
-        raise cannot_listen(settings, port_field, error, host_field) from error
+        raise cannot_listen(settings, port_field, error) from error
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; its connections inherit it
         # A caller whose machine acknowledges nothing counts as gone.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _GONE_MS)

@@ -93,10 +93,9 @@ async def _stoppable(serving: Coroutine[Any, Any, None]) -> None:
         await asyncio.wait(others, timeout=LAST_TURNS_S)
 
 
-def cannot_listen(
-    settings: ProcessSettings, port_field: str, error: Exception, host_field: str = "host"
-) -> OSError:
+def cannot_listen(settings: ProcessSettings, port_field: str, error: Exception) -> OSError:
     """Return the error that names the setting at fault: the port's, or the host."""
+    host_field = settings.host_field(port_field)
     # gRPC gives no number: somebody took the port after we had looked.
     number = getattr(error, "errno", errno.EADDRINUSE)
     wrong = port_field if number in (errno.EADDRINUSE, errno.EACCES) else host_field

@@ -100,6 +100,12 @@ class ProcessSettings(BaseSettings):
     def variable(cls, field: str) -> str:
         return f"{cls.model_config.get('env_prefix', '')}{field.upper()}"
 
+    @classmethod
+    def host_field(cls, port_field: str) -> str:
+        """Return the field of the host that a port is on: the port's own, or all ports'."""
+        own = port_field.replace("port", "host")
+        return own if own in cls.model_fields else "host"
+
     @model_validator(mode="after")
     def _check_certificate(self) -> Self:
         if (self.tls_certificate_file is None) != (self.tls_key_file is None):

@@ -137,7 +137,7 @@ async def test_a_port_that_is_taken_is_told_by_its_setting():
         port = taken.getsockname()[1]
         settings = GatewaySettings(audiosocket_port=port)
         with pytest.raises(OSError, match="EARVOICE_GATEWAY_AUDIOSOCKET_PORT"):
-            listen(settings, "audiosocket_host", "audiosocket_port")
+            listen(settings, "audiosocket_port")
 
 
 async def test_the_next_call_of_a_uuid_need_not_wait():

@@ -68,6 +68,29 @@ async def test_a_port_that_is_taken_is_told_before_anything_starts(tmp_path, mon
             assert not services.addresses
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "EARVOICE_POLICY_METRICS_PORT",
+        "EARVOICE_ENCODER_HEALTH_PORT",
+        "EARVOICE_GATEWAY_AUDIOSOCKET_PORT",
+    ],
+)
+async def test_so_are_the_ports_beside_it(tmp_path, monkeypatch, setting):
+    """By the setting; nor can two of them share a port."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setenv(setting, str(port))
+        choices = ServiceChoices(ports={"gateway": 0}, gateway=True)
+        services = LocalServices(choices, ServiceLogs(), tmp_path)
+        with pytest.raises(CommandError, match=f"port {port} of {setting} is taken") as told:
+            await services.start()
+        assert told.value.exit_code is ExitCode.SERVICES
+        monkeypatch.setenv("EARVOICE_DECODER_METRICS_PORT", str(port))
+    with pytest.raises(CommandError, match=f"port {port} is given to EARVOICE_"):
+        await services.start()
+
+
 def test_a_grace_that_is_no_number_is_told(tmp_path, monkeypatch):
     """By variable, value and what is allowed."""
     monkeypatch.setenv("EARVOICE_ENCODER_DRAIN_GRACE_MS", "soon")
