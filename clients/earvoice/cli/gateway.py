@@ -6,7 +6,7 @@ import argparse
 from datetime import timedelta
 
 from earvoice.cli.command import Command, CommandError, ExitCode, number_from, require_extra
-from earvoice.cli.local_services import GATEWAY, variable_prefix_of
+from earvoice.cli.local_services import GATEWAY, read_settings, variable_prefix_of
 from earvoice.cli.up import add_listening_arguments, run_service
 from earvoice.runtime.errors import InvalidFieldError
 
@@ -45,13 +45,12 @@ def _issue_token(scope: str, stream: str, minutes: float) -> str:
     from earvoice.gateway.access import ANY_STREAM, issue_token  # noqa: PLC0415 - the extra's
     from earvoice.gateway.messages import check_stream_name  # noqa: PLC0415
     from earvoice.gateway.settings import GatewaySettings  # noqa: PLC0415
-    from earvoice.runtime.settings import SettingsError, load_settings  # noqa: PLC0415
 
+    key = read_settings(GatewaySettings).token_key
     try:
-        key = load_settings(GatewaySettings).token_key
         if stream != ANY_STREAM:
             check_stream_name("--stream", stream)
-    except (SettingsError, InvalidFieldError) as error:
+    except InvalidFieldError as error:
         raise CommandError(str(error)) from error
     if key is None:
         raise CommandError(

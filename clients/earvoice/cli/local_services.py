@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from earvoice.cli.command import CommandError, ExitCode, gather, number_from, require_extra
 from earvoice.cli.log_relay import ServiceLogs
@@ -24,6 +24,8 @@ from earvoice.runtime.tls import reachable_host
 
 if TYPE_CHECKING:
     from earvoice.runtime.settings import ProcessSettings
+
+Settings = TypeVar("Settings", bound="ProcessSettings")
 
 START_TIMEOUT_S = 120.0
 UNMEASURED_SESSION_LIMIT = 16
@@ -76,6 +78,7 @@ def plan_service(
     environment.setdefault("OMP_NUM_THREADS", "1")
     environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     environment.update({f"{prefix}{name}": value for name, value in settings.items()})
+    grace_ms = read_service_settings(service, settings).drain_grace_ms
     return ChildPlan(
         name=service,
         # -P: a file in the current folder must not hide a module.
@@ -85,23 +88,28 @@ def plan_service(
         address_file=folder / f"{service}.address",
         port=port,
         start_timeout_s=start_timeout_s,
-        stop_timeout_s=read_settings(service, settings).drain_grace_ms / 1000 + _STOP_MARGIN_S,
+        stop_timeout_s=grace_ms / 1000 + _STOP_MARGIN_S,
     )
 
 
-def read_settings(service: str, given: Mapping[str, str]) -> ProcessSettings:
+def read_service_settings(service: str, given: Mapping[str, str]) -> ProcessSettings:
     """Read a service's settings from the environment and those `given`, which override it.
 
     Raises:
         CommandError: one of them is not allowed.
     """
+    module = importlib.import_module(f"{module_of(service)}.settings")
+    settings_class: type[ProcessSettings] = getattr(module, f"{service.capitalize()}Settings")
+    return read_settings(settings_class, **{name.lower(): given[name] for name in given})
+
+
+def read_settings(settings_class: type[Settings], **given: object) -> Settings:
+    """The same, of a class that is at hand."""
     # A command that uses a given server does not need the services' libraries.
     from earvoice.runtime.settings import SettingsError, load_settings  # noqa: PLC0415
 
-    module = importlib.import_module(f"{module_of(service)}.settings")
-    settings_class: type[ProcessSettings] = getattr(module, f"{service.capitalize()}Settings")
     try:
-        return load_settings(settings_class, **{name.lower(): given[name] for name in given})
+        return load_settings(settings_class, **given)
     except SettingsError as error:
         raise CommandError(str(error)) from error
 
@@ -178,7 +186,7 @@ class LocalServices:
     def _check_settings(self) -> None:
         choices = self._choices
         settings = {
-            service: read_settings(service, choices.settings_of(service))
+            service: read_service_settings(service, choices.settings_of(service))
             for service in (*SERVICES, *([GATEWAY] if choices.gateway else []))
         }
         if choices.gateway:

@@ -21,6 +21,7 @@ from earvoice.cli.command import (
     gather,
     run_async,
 )
+from earvoice.cli.local_services import read_settings
 from earvoice.cli.server_choice import add_server_arguments, choose_server, open_client
 from earvoice.cli.translate import find_model
 from earvoice.cli.translate_arguments import (
@@ -36,6 +37,7 @@ from earvoice.client.model_description import ModelDescription
 from earvoice.client.options import TranslationOptions
 from earvoice.client.text import write_words
 from earvoice.client.translation_client import TranslationClient
+from earvoice.encoder.settings import EncoderSettings
 from earvoice.evaluation.collector import Collector
 from earvoice.evaluation.instance import Unit, default_unit
 from earvoice.evaluation.recording import RECORDING_FOLDER
@@ -51,7 +53,6 @@ from earvoice.policies.registry import is_file_form, resolved_file
 from earvoice.policy.wire.config import check_language
 from earvoice.runtime.audio_format import WORDS, AudioFormat
 from earvoice.runtime.errors import LanguageNotSupportedError
-from earvoice.runtime.settings import SettingsError, load_settings
 
 # Options that differ between recordings, or do not change results.
 _UNCOMPARED_OPTIONS = ("audio", "paced", "interim", "stage_timings", "traceparent")
@@ -238,13 +239,9 @@ def _check_recordable(options: argparse.Namespace) -> None:
 def _record(folder: Path, sources: SourceSet, policy: str) -> None:
     # Only recording needs torch.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from earvoice.encoder.settings import EncoderSettings  # noqa: PLC0415
     from earvoice.evaluation.replay.run import record_run  # noqa: PLC0415
 
-    try:
-        model_path = load_settings(EncoderSettings).model_path
-    except SettingsError as error:
-        raise CommandError(str(error), ExitCode.INPUT) from error
+    model_path = read_settings(EncoderSettings).model_path
     policy_file = resolved_file(policy) if is_file_form(policy) else ""
     setting, count, different = record_run(folder, sources.recordings, model_path, policy_file)
     print(  # noqa: T201 - for people

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from earvoice.api.v1 import encoder_service_pb2 as pb
 from earvoice.api.v1 import types_pb2
+from earvoice.cli.local_services import read_settings
 from earvoice.client.audio_file import AudioFile
 from earvoice.client.errors import AudioSourceError
 from earvoice.decoder.loading import describe
@@ -36,7 +37,6 @@ from earvoice.models.wrapped.directory import is_wrapped
 from earvoice.runtime.audio_format import AudioFormat
 from earvoice.runtime.errors import EarvoiceError
 from earvoice.runtime.files import digest_of
-from earvoice.runtime.settings import SettingsError, load_settings
 
 _CHUNK_MS = 1000
 
@@ -86,14 +86,10 @@ def record_inputs(
             f"model {model_path} is computed by transformers; recordings take our own networks"
         )
         raise RecordingError(message)
+    # One CPU thread: its time is the computation, whatever else the machine does.
+    settings = read_settings(EncoderSettings, model_path=model_path, device="cpu", torch_threads=1)
     try:
-        # One CPU thread: its time is the computation, whatever else the machine does.
-        settings = load_settings(
-            EncoderSettings, model_path=model_path, device="cpu", torch_threads=1
-        )
         model = load_model(settings)
-    except SettingsError as error:
-        raise RecordingError(str(error)) from error
     except ModelError as error:
         raise RecordingError(f"model {model_path}: {error}") from error
     if isinstance(model, TextNetwork):
