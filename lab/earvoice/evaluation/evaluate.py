@@ -19,6 +19,7 @@ from earvoice.cli.command import (
     Interruption,
     exit_code_of,
     gather,
+    require_extra,
     run_async,
 )
 from earvoice.cli.local_services import read_settings
@@ -40,7 +41,7 @@ from earvoice.client.translation_client import TranslationClient
 from earvoice.encoder.settings import EncoderSettings
 from earvoice.evaluation.collector import Collector
 from earvoice.evaluation.instance import Unit, default_unit
-from earvoice.evaluation.recording import RECORDING_FOLDER
+from earvoice.evaluation.recording import RECORDING_FOLDER, check_recordable
 from earvoice.evaluation.run_folder import LOG_NAME, EvaluationFolder, RunProgress
 from earvoice.evaluation.score import SCORES_NAME, Report, score_log, score_table
 from earvoice.evaluation.source_set import (
@@ -234,6 +235,8 @@ def _check_recordable(options: argparse.Namespace) -> None:
     ):
         if given:
             raise CommandError(f"--record cannot be used with {flag}")
+    require_extra("encoder")
+    check_recordable(read_settings(EncoderSettings))
 
 
 def _record(folder: Path, sources: SourceSet, policy: str) -> None:

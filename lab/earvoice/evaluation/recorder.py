@@ -26,6 +26,7 @@ from earvoice.evaluation.recording import (
     Recording,
     RecordingError,
     Revision,
+    check_recordable,
     write_served_model,
 )
 from earvoice.evaluation.run_folder import RunProgress
@@ -33,7 +34,6 @@ from earvoice.evaluation.source_set import SourceRecording
 from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.config import SAMPLE_RATE_HZ
 from earvoice.models.errors import ModelError
-from earvoice.models.wrapped.directory import is_wrapped
 from earvoice.runtime.audio_format import AudioFormat
 from earvoice.runtime.errors import EarvoiceError
 from earvoice.runtime.files import digest_of
@@ -80,14 +80,9 @@ def record_inputs(
     model_hash: str = "",
 ) -> None:
     """Record the missing inputs, into a recording that is new or was made in the same way."""
-    if is_wrapped(model_path):
-        # Replay decodes with our own search and caches.
-        message = (
-            f"model {model_path} is computed by transformers; recordings take our own networks"
-        )
-        raise RecordingError(message)
     # One CPU thread: its time is the computation, whatever else the machine does.
     settings = read_settings(EncoderSettings, model_path=model_path, device="cpu", torch_threads=1)
+    check_recordable(settings)
     try:
         model = load_model(settings)
     except ModelError as error:
@@ -95,10 +90,6 @@ def record_inputs(
     if isinstance(model, TextNetwork):
         raise RecordingError(f"model {model_path} reads words; recordings take models that hear")
     told = model.description
-    if told.precision == types_pb2.ELEMENT_TYPE_INT8:
-        raise RecordingError(
-            "EARVOICE_ENCODER_PRECISION = 'int8'; recordings take: fp32, bf16, auto"
-        )
     if model_hash not in ("", told.hash):
         raise RecordingError(
             f"{model_path} has hash {told.hash}, the model served has {model_hash}: "

@@ -26,7 +26,9 @@ from earvoice.api.v1 import encoder_service_pb2 as pb
 from earvoice.api.v1 import types_pb2
 from earvoice.cli.command import CommandError, ExitCode
 from earvoice.decoder.strategy import ServedModel, TokenTable
+from earvoice.encoder.settings import EncoderSettings
 from earvoice.evaluation.source_set import SourceRecording
+from earvoice.models.wrapped.directory import is_wrapped
 from earvoice.policy.endpoints import SegmentGrid
 from earvoice.runtime.files import atomic_write, drop_torn_line
 
@@ -36,6 +38,7 @@ INPUTS_FILE = "inputs.jsonl"
 REVISIONS_FOLDER = "revisions"
 RECORDING_FOLDER = "recording"
 """Name of the recording's folder, beside the log of the recorded run."""
+_PRECISIONS = ("fp32", "bf16", "auto")
 
 
 class RecordingError(CommandError):
@@ -43,6 +46,22 @@ class RecordingError(CommandError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, ExitCode.INPUT)
+
+
+def check_recordable(settings: EncoderSettings) -> None:
+    """Refuse, before anything is computed, a model that replays cannot compute as it was served."""
+    path = settings.model_path
+    if not path.exists():
+        raise RecordingError(f"model {path}: no such file or folder")
+    if is_wrapped(path):
+        # Replay decodes with our own search and caches.
+        message = f"model {path} is computed by transformers; recordings take our own networks"
+        raise RecordingError(message)
+    if settings.precision not in _PRECISIONS:
+        raise RecordingError(
+            f"EARVOICE_ENCODER_PRECISION = {settings.precision!r}; recordings take: "
+            f"{', '.join(_PRECISIONS)}"
+        )
 
 
 @dataclass(frozen=True)

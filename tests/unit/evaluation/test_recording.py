@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
 from earvoice.api.v1 import encoder_service_pb2 as pb
+from earvoice.cli.__main__ import main
 from earvoice.evaluation.recorder import _check_length, _check_sources
 from earvoice.evaluation.recording import (
     Description,
@@ -174,3 +177,35 @@ def test_what_no_stream_hears_as_one_utterance_is_not_recorded(limit_ms, heard_m
     with pytest.raises(RecordingError, match=rf"long\.wav is 35000 ms long.*{told}"):
         _check_length(source, limit_ms, heard_ms)
     _check_length(source, 40_000, 0)
+
+
+@pytest.mark.parametrize(
+    ("model", "precision", "told"),
+    [
+        ("nowhere", "auto", "nowhere: no such file or folder"),
+        ("whisper", "auto", "whisper is computed by transformers"),
+        ("", "int8", "EARVOICE_ENCODER_PRECISION = 'int8'; recordings take: fp32, bf16, auto"),
+        ("", "fp8", "EARVOICE_ENCODER_PRECISION = 'fp8': "),
+    ],
+)
+def test_what_cannot_be_recorded_is_told_before_the_run(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    model: str,
+    precision: str,
+    told: str,
+):
+    """Not after an hour of it: here the server is not even asked."""
+    (tmp_path / "whisper").mkdir()
+    (tmp_path / "whisper" / "config.json").write_text('{"model_type": "whisper"}')
+    soundfile.write(tmp_path / "a.wav", np.zeros(1600, np.int16), 16_000)
+    (tmp_path / "wavs.txt").write_text("a.wav\n")
+    if model:
+        monkeypatch.setenv("EARVOICE_ENCODER_MODEL_PATH", str(tmp_path / model))
+    monkeypatch.setenv("EARVOICE_ENCODER_PRECISION", precision)
+    source, run = str(tmp_path / "wavs.txt"), str(tmp_path / "run")
+    options = ("--source", source, "--output", run, "--server", "127.0.0.1:1")
+    assert main(["evaluate", *options, "--no-endpointing", "--record"]) in (2, 3)
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
