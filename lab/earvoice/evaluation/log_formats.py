@@ -77,6 +77,10 @@ _COMPUTATION_NOTE = (
     "RTF: such a log tells the computation up to the last released unit only; what came after is "
     "missing"
 )
+_UNMEASURED_NOTE = (
+    "computation-aware times are left out: elapsed is missing or 0 throughout, as where SimulEval "
+    "reads text, so no computation was measured"
+)
 _NOTES_1_0 = (
     f"{EOS} counts as a unit of the hypothesis, as it does in such a log",
     "RTF: such a log tells the computation up to the last released unit only",
@@ -98,7 +102,9 @@ def read_simuleval(path: Path, records: Sequence[Record], options: ReadingOption
         name = "SimulEval 1.0 instances.log"
         return Log(name, instances, rule, _NOTES_1_0, ends_with_eos=True)
     complete = all("segments" in record or "computation_ms" in record for record in records)
-    notes = () if complete else (_COMPUTATION_NOTE,)
+    spoken = [instance for instance in instances if instance.unit_count]
+    measured = not spoken or any(instance.elapsed_ms for instance in spoken)
+    notes = () if complete else (_COMPUTATION_NOTE if measured else _UNMEASURED_NOTE,)
     word_ms = records[0].number("source_word_ms") if "source_word_ms" in records[0] else None
     name = "SimulEval 1.1 instances.log"
     return Log(name, instances, _AGENTS_RULE, notes, source_word_ms=word_ms)
@@ -118,7 +124,7 @@ def _read_simuleval_line(
     elapsed_ms = elapsed_by_clock(segments) if segments else {}
     logged = record.numbers("elapsed") if ends_with_eos or "elapsed" in record else ()
     clock = _read_clock(record, options)
-    # Text-to-text agents log zeros, or nothing: no computation was measured.
+    # For text, SimulEval logs zeros, or nothing: no computation was measured.
     if any(logged) or ends_with_eos:
         elapsed_ms[clock] = logged
     intervals = record.pairs("source_intervals") if "source_intervals" in record else None

@@ -35,6 +35,18 @@ def test_simuleval_1_1(path):
     assert (instance.reference_units, instance.computation_ms) == (2, 400)
 
 
+@pytest.mark.parametrize("elapsed", [[0, 0], [0.0, 0.0], None])
+def test_a_clock_that_was_not_measured_is_told(path, elapsed):
+    """SimulEval logs zeros where it reads text; a time of 0 would be before the word was said."""
+    line = {key: SIMULEVAL_1_1[key] for key in SIMULEVAL_1_1 if key != "elapsed"}
+    line |= {} if elapsed is None else {"elapsed": elapsed}
+    log = read(path, line, line)
+    assert not any(instance.elapsed_ms for instance in log.instances)
+    assert [instance.computation_ms for instance in log.instances] == [None, None]
+    (note,) = log.notes
+    assert "elapsed is missing or 0 throughout" in note
+
+
 def test_segments_in_the_log_tell_the_other_clocks(path):
     """Our own log holds every segment, silent ones too."""
     parts = [
