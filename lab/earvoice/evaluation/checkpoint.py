@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from earvoice.cli.command import Command, CommandError, ExitCode
 from earvoice.client.model_description import read_model
-from earvoice.evaluation.verification.runs import find_checkpoint
+from earvoice.evaluation.commands import computing, find_checkpoint
 from earvoice.models.assembly import (
     FLOAT32_BYTES,
     CheckpointParts,
@@ -23,7 +23,6 @@ from earvoice.models.assembly import (
     loading_bytes,
 )
 from earvoice.models.checkpoint import WEIGHTS_FILE, read_parts, save_checkpoint
-from earvoice.models.errors import ModelError
 from earvoice.models.translation import parameter_count, tied_parameter_count
 from earvoice.models.wrapped.directory import (
     is_wrapped,
@@ -170,10 +169,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    try:
+    with computing():
         options.do(options)
-    except ModelError as error:
-        raise CommandError(str(error), ExitCode.INPUT) from error
     return ExitCode.DONE
 
 

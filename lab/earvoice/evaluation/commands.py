@@ -1,4 +1,4 @@
-"""``earvoice record``, ``replay``, ``calibrate``, ``precision``: they compute in this process.
+"""``earvoice record``, ``replay``, ``calibrate``, ``precision``; how a command computes here.
 
 torch is imported only when such a command runs.
 """
@@ -51,6 +51,17 @@ def computing() -> Iterator[None]:
         raise CommandError(error.message, ExitCode.INPUT) from error
     except (EarvoiceError, PolicyLoadError) as error:
         raise CommandError(str(error)) from error
+
+
+def find_checkpoint(path: Path) -> Path:
+    """Return the only ``.pt`` file of a folder; otherwise the path itself."""
+    if not path.exists():
+        raise CommandError(f"{path}: no such file or folder", ExitCode.INPUT)
+    files = sorted(path.glob("*.pt")) if path.is_dir() else []
+    if len(files) > 1:
+        names = ", ".join(file.name for file in files)
+        raise CommandError(f"{path}: has several checkpoints ({names}): name one")
+    return files[0] if files else path
 
 
 def add_recording_arguments(parser: argparse.ArgumentParser) -> None:

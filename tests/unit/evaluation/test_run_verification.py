@@ -14,6 +14,7 @@ import pytest
 from earvoice.cli.command import CommandError, ExitCode
 from earvoice.client.event import Committed, CommittedWord, SegmentDone
 from earvoice.client.options import HistorySelection
+from earvoice.evaluation.commands import find_checkpoint
 from earvoice.evaluation.log import LogError, Record
 from earvoice.evaluation.verification.command import COMMAND
 from earvoice.evaluation.verification.runs import (
@@ -22,7 +23,6 @@ from earvoice.evaluation.verification.runs import (
     RunSegment,
     compare,
     compression_of,
-    find_checkpoint,
     play_options,
     played_instance,
     read_recording,
@@ -279,8 +279,10 @@ def test_the_checkpoint_of_a_folder_is_found(tmp_path):
     (tmp_path / "a.pt").touch()
     assert find_checkpoint(tmp_path) == tmp_path / "a.pt"
     (tmp_path / "b.pt").touch()
-    with pytest.raises(LogError, match=r"a\.pt, b\.pt"):
+    with pytest.raises(CommandError, match=r"a\.pt, b\.pt") as refused:
         find_checkpoint(tmp_path)
+    assert refused.value.exit_code is ExitCode.USAGE
     assert find_checkpoint(tmp_path / "b.pt") == tmp_path / "b.pt"
-    with pytest.raises(LogError, match="no such file or folder"):
+    with pytest.raises(CommandError, match="no such file or folder") as missed:
         find_checkpoint(tmp_path / "c")
+    assert missed.value.exit_code is ExitCode.INPUT

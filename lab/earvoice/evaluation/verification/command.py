@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections import Counter
 from contextlib import aclosing
 from pathlib import Path
 
 from earvoice.cli.command import Command, CommandError, ExitCode, Interruption, run_async
 from earvoice.cli.local_services import add_start_argument
+from earvoice.evaluation.commands import computing, find_checkpoint
 from earvoice.evaluation.verification.decisions import verify_policy
-from earvoice.evaluation.verification.runs import find_checkpoint, read_run, summary_of, verify_run
+from earvoice.evaluation.verification.runs import read_run, summary_of, verify_run
 from earvoice.evaluation.verification.tensors import read_arrays, read_reference, summary, table
 
 DIFFERENT = 1
@@ -75,21 +75,18 @@ def _run(options: argparse.Namespace) -> int:
 
 def _verify_model(options: argparse.Namespace) -> int:
     _check_files(options.forward)
-    # OpenMP reads this when torch is imported; spinning threads slow the whole machine down.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from earvoice.evaluation.verification.model import (  # noqa: PLC0415
-        feature_files,
-        verify_features,
-        verify_model,
-    )
-    from earvoice.models.checkpoint import read_parts  # noqa: PLC0415 - imports torch
-    from earvoice.models.errors import ModelError  # noqa: PLC0415
-    from earvoice.models.loaders.fairseq import shifts_by_batch  # noqa: PLC0415
-
     checkpoint = find_checkpoint(options.checkpoint)
-    features_path, sound = feature_files(options.forward, options.features)
-    features = read_arrays(features_path)
-    try:
+    with computing():
+        from earvoice.evaluation.verification.model import (  # noqa: PLC0415 - imports torch
+            feature_files,
+            verify_features,
+            verify_model,
+        )
+        from earvoice.models.checkpoint import read_parts  # noqa: PLC0415
+        from earvoice.models.loaders.fairseq import shifts_by_batch  # noqa: PLC0415
+
+        features_path, sound = feature_files(options.forward, options.features)
+        features = read_arrays(features_path)
         differences = list(verify_features(sound, checkpoint, features)) if sound else []
         differences += verify_model(
             read_parts(checkpoint),
@@ -97,8 +94,6 @@ def _verify_model(options: argparse.Namespace) -> int:
             features,
             shifts_by_batch=checkpoint.suffix == ".pt" and shifts_by_batch(checkpoint),
         )
-    except ModelError as error:
-        raise CommandError(str(error), ExitCode.INPUT) from error
     for line in (*table(differences), summary(differences)):
         _tell(line)
     return ExitCode.DONE if all(item.is_within for item in differences) else DIFFERENT

@@ -381,17 +381,6 @@ def _compare_words(recorded: RunInstance, played: RunInstance) -> Iterator[str]:
             yield f"delay of word {number} {word!r}: recorded {theirs:g} ms, released {ours:g} ms"
 
 
-def find_checkpoint(path: Path) -> Path:
-    """Return the only ``.pt`` file of a folder; otherwise the path itself."""
-    if not path.exists():
-        raise LogError(str(path), "no such file or folder")
-    files = sorted(path.glob("*.pt")) if path.is_dir() else []
-    if len(files) > 1:
-        names = ", ".join(file.name for file in files)
-        raise LogError(str(path), f"has several checkpoints ({names}): name one")
-    return files[0] if files else path
-
-
 async def verify_run(
     run: RecordedRun,
     checkpoint: Path,
