@@ -650,8 +650,15 @@ def test_a_run_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     for name in exported.tensors.keys() - {"decoder.shortlist"}:
         assert torch.equal(exported.tensors[name], shipped.tensors[name]), name
     assert exported.tensors["decoder.shortlist"].sum() < shipped.tensors["decoder.shortlist"].sum()
-    with pytest.raises(FileExistsError, match=r"ctc\.pt is there"):
-        adopt(shipped_model_path(), tmp_path, run)
+
+
+@pytest.mark.parametrize("file", ["ctc.pt", "attuned.pt"])
+def test_a_run_that_has_begun_adopts_no_checkpoint(tmp_path: Path, file: str) -> None:
+    """Whichever step has trained something: it would be lost."""
+    (tmp_path / file).touch()
+    with pytest.raises(FileExistsError, match=rf"{file} is there"):
+        training.run_adopt(Namespace(model=shipped_model_path(), corpus=tmp_path, run=tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == [file]
 
 
 def test_translations_are_the_mean_of_several_runs(tmp_path: Path) -> None:

@@ -141,6 +141,10 @@ def train(trainer: Trainer[Any], options: argparse.Namespace) -> None:
 
 
 def run_adopt(options: argparse.Namespace) -> None:
+    for file in filter(None, (step.file for step in STEPS.values())):
+        if (options.run / file).exists():
+            message = f"{options.run / file} is there: adopt wants a run that has not begun"
+            raise FileExistsError(message)
     adopt(options.model, options.corpus, options.run)
 
 

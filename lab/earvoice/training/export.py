@@ -101,13 +101,7 @@ def adopt(model: Path, corpus: Path, run: Path) -> None:
 
     Raises:
         CheckpointError: the checkpoint is damaged, or of another shape.
-        FileExistsError: the run has already begun.
     """
-    steps = CTC_FILE, ENGLISH_FILE, TRANSLATIONS_FILE, ENCODER_FILE
-    for name in (*steps, LABELS_FILE, UPPER_FILE, ATTUNED_FILE):
-        if (run / name).exists():
-            message = f"{run / name} is there: adopt wants a run that has not begun"
-            raise FileExistsError(message)
     parts = read_directory(model)
     if not parts.config.decoder.pivot_layers:
         raise CheckpointError(f"{model.name} has no pivot_layers; allowed: a model that has some")
