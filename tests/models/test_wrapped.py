@@ -407,7 +407,23 @@ def test_a_multilingual_whisper_must_name_its_languages(
     settings = json.loads((path / GENERATION).read_text())
     del settings["lang_to_id"]
     (path / GENERATION).write_text(json.dumps(settings))
-    with pytest.raises(ModelError, match="multilingual; its generation config needs 'lang_to_id'"):
+    with pytest.raises(ModelError, match=r"multilingual; generation_config\.json needs"):
+        _load(path)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_whisper_needs_its_generation_config(
+    tmp_path: Path, checkpoints: dict[str, Path], is_there: bool
+) -> None:
+    """The file and what it lacks are told; `config.json` does not have it all."""
+    path = shutil.copytree(checkpoints["whisper"], tmp_path / "spoilt")
+    settings = json.loads((path / GENERATION).read_text())
+    (path / GENERATION).unlink()
+    if is_there:
+        del settings["no_timestamps_token_id"]
+        (path / GENERATION).write_text(json.dumps(settings))
+    told = r"generation_config\.json: no_timestamps_token_id is None"
+    with pytest.raises(ModelError, match=told):
         _load(path)
 
 

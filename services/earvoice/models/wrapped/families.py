@@ -21,6 +21,7 @@ from earvoice.models.errors import ModelError
 MINIMUM_SAMPLES = SAMPLE_RATE_HZ // 10
 """Less than 100 ms does not fill these encoders' convolutions, and has no statistics."""
 MEL_FRAME_SAMPLES = 160
+GENERATION_FILE = "generation_config.json"
 
 LanguageTokens = Mapping[str, tuple[int, ...]]
 """BCP-47 tag of a target to the tokens forced after the start."""
@@ -99,8 +100,10 @@ def prompt_of(model: Any, tokenizer: Any, source_language: str, target_language:
     if isinstance(end, list):
         end = end[0]
     if not isinstance(start, int) or not isinstance(end, int):
-        message = f"decoder_start_token_id and eos_token_id are {start} and {end}; allowed: ids"
-        raise ModelError(message)
+        raise ModelError(
+            f"{GENERATION_FILE}: decoder_start_token_id and eos_token_id are {start} and {end}; "
+            "allowed: ids"
+        )
     family = WRAPPED_FAMILIES[model.config.model_type]
     prompt = Prompt(
         start,
@@ -113,7 +116,7 @@ def prompt_of(model: Any, tokenizer: Any, source_language: str, target_language:
     forced = (token for tokens in prompt.language_tokens.values() for token in tokens)
     for token in (start, end, *forced, *prompt.suppressed, *prompt.suppressed_first):
         if not 0 <= token < size:
-            raise ModelError(f"generation config names token {token}; allowed: 0 to {size - 1}")
+            raise ModelError(f"{GENERATION_FILE} names token {token}; allowed: 0 to {size - 1}")
     return prompt
 
 
@@ -131,10 +134,15 @@ def _whisper_languages(
     """English by translation, the speaker's language by transcription; only English for `….en`."""
     del tokenizer, target_language
     settings = model.generation_config
-    without_times = settings.no_timestamps_token_id
+    without_times = getattr(settings, "no_timestamps_token_id", None)
+    if not isinstance(without_times, int):
+        raise ModelError(
+            f"{GENERATION_FILE}: no_timestamps_token_id is {without_times!r}; allowed for a "
+            "Whisper: an id. The file comes with the model: it must be in the folder"
+        )
     languages = getattr(settings, "lang_to_id", None) or {}
     if not languages and getattr(settings, "is_multilingual", False):
-        raise ModelError("this Whisper is multilingual; its generation config needs 'lang_to_id'")
+        raise ModelError(f"this Whisper is multilingual; {GENERATION_FILE} needs 'lang_to_id'")
     if not languages:
         return {"en": (without_times,)}
     source = source_language.partition("-")[0].lower()
