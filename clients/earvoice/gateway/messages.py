@@ -43,7 +43,12 @@ from earvoice.client.errors import PASSING_BY_REASON, Advice
 from earvoice.client.options import read_config, read_update
 from earvoice.gateway.settings import MOST_LANGUAGES
 from earvoice.runtime.audio_format import AudioEncoding, allowed_channels, allowed_rates_hz
-from earvoice.runtime.errors import EarvoiceError, InvalidFieldError, MalformedMessageError
+from earvoice.runtime.errors import (
+    EarvoiceError,
+    InvalidFieldError,
+    MalformedMessageError,
+    check_range,
+)
 from earvoice.runtime.parameter import ParameterError
 
 STREAM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -263,9 +268,9 @@ def _read_options(config: object) -> TranslationOptions:
     _check_choices(message)
     reads = message.audio_encoding == types.AUDIO_ENCODING_WORDS
     encoding: AudioEncoding = "words" if reads else "linear16"
-    _check_range("sampleRateHertz", message.sample_rate_hertz, *allowed_rates_hz(encoding))
+    check_range("config.sampleRateHertz", message.sample_rate_hertz, *allowed_rates_hz(encoding))
     channels = message.audio_channel_count or 1
-    _check_range("audioChannelCount", channels, 1, allowed_channels(encoding))
+    check_range("config.audioChannelCount", channels, 1, allowed_channels(encoding))
     try:
         options = read_config(message)
     except ParameterError as error:
@@ -292,11 +297,6 @@ def _check_choices(config: api.StreamingConfig) -> None:
             allowed = ", ".join(names[each] for each in sorted(names) if each)
             value = names.get(number, number)
             raise InvalidFieldError(f"config.{field.json_name}", value, allowed)
-
-
-def _check_range(name: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise InvalidFieldError(f"config.{name}", value, f"{low} to {high}")
 
 
 def _read_resume_points(content: object, languages: tuple[str, ...]) -> dict[str, ResumePoint]:

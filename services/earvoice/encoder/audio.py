@@ -16,7 +16,7 @@ from earvoice.runtime.audio_format import (
     allowed_channels,
     allowed_rates_hz,
 )
-from earvoice.runtime.errors import InvalidAudioError, InvalidFieldError
+from earvoice.runtime.errors import InvalidAudioError, InvalidFieldError, check_range
 
 PEAK_LIMIT = 2.0
 """Floats beyond this are not audio in [-1, 1], but int16 values or noise; resamplers and encoders
@@ -46,13 +46,10 @@ def read_format(wire: types_pb2.AudioFormat) -> AudioFormat:
         allowed = ", ".join(f"{name.upper()} ({number})" for number, name in ENCODINGS.items())
         raise InvalidFieldError("audio_format.encoding", int(wire.encoding), allowed)
     encoding, rate_hz = ENCODINGS[wire.encoding], wire.sample_rate_hertz
-    low_hz, high_hz = allowed_rates_hz(encoding)
-    if not low_hz <= rate_hz <= high_hz:
-        raise InvalidFieldError("audio_format.sample_rate_hertz", rate_hz, f"{low_hz} to {high_hz}")
-    channel_count, channels = wire.channel_count or 1, allowed_channels(encoding)
-    if not 1 <= channel_count <= channels:
-        raise InvalidFieldError("audio_format.channel_count", channel_count, f"1 to {channels}")
-    return AudioFormat(encoding, rate_hz, channel_count)
+    check_range("audio_format.sample_rate_hertz", rate_hz, *allowed_rates_hz(encoding))
+    channels = wire.channel_count or 1
+    check_range("audio_format.channel_count", channels, 1, allowed_channels(encoding))
+    return AudioFormat(encoding, rate_hz, channels)
 
 
 def frame_count(audio_format: AudioFormat, data: bytes) -> int:

@@ -28,6 +28,9 @@ Imports no grpc, so that sessions and decisions can raise without it.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TypeVar
+
+Number = TypeVar("Number", int, float)
 
 LONGEST_VALUE_CHARACTERS = 200
 """Of a value quoted in an error: a status of more than 8 KiB does not reach its caller."""
@@ -85,6 +88,12 @@ class InvalidFieldError(EarvoiceError):
             value=str(value)[:LONGEST_VALUE_CHARACTERS],
             allowed=allowed,
         )
+
+
+def check_range(field: str, value: Number, lowest: Number, highest: Number) -> Number:
+    if not lowest <= value <= highest:
+        raise InvalidFieldError(field, value, f"{lowest} to {highest}")
+    return value
 
 
 class LanguageNotSupportedError(InvalidFieldError):

@@ -32,6 +32,7 @@ from earvoice.runtime.errors import (
     LanguageNotSupportedError,
     ModelNotFoundError,
     UnimplementedFieldError,
+    check_range,
     shown,
 )
 from earvoice.runtime.parameter import ParameterError
@@ -65,7 +66,6 @@ COMMIT_UNIT_NUMBERS = {unit: number for number, unit in COMMIT_UNITS.items()}
 LANGUAGE_TAG = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*")
 """The shape of a BCP-47 tag that begins with a language of ISO 639."""
 Choice = TypeVar("Choice")
-Number = TypeVar("Number", int, float)
 
 
 def stream_options(config: Config, model: Model, policies: Policies = POLICIES) -> StreamOptions:
@@ -446,12 +446,6 @@ def check_model_fit(options: StreamOptions, model: types_pb2.ModelDescription) -
             f"{options.beam_size} for {policy}",
             f"1: model {model.name!r} decodes greedily alone",
         )
-
-
-def check_range(field: str, value: Number, lowest: Number, highest: Number) -> Number:
-    if not lowest <= value <= highest:
-        raise InvalidFieldError(field, value, f"{lowest} to {highest}")
-    return value
 
 
 def duration_ms(
