@@ -24,7 +24,7 @@ from earvoice.gateway.connection import CANCELLED, is_final, reason_of
 from earvoice.gateway.messages import StartMessage
 from earvoice.gateway.published import StreamDirectory
 from earvoice.gateway.settings import GatewaySettings
-from earvoice.gateway.speaker import Speaker, voices_of
+from earvoice.gateway.speaker import Speaker
 from earvoice.runtime.errors import (
     EarvoiceError,
     NotReadyError,
@@ -197,7 +197,6 @@ class Door:
                 start.publish,
                 start.marks,
                 start.resume_points,
-                voices_of(start.options.target_languages, start.tracks),
             )
         elif admission.stream != "*":
             raise PermissionDeniedError(

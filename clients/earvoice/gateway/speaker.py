@@ -79,8 +79,8 @@ class Speaker:
         resume_points: by language, where to resume sessions of another gateway; the audio then
             begins at the earliest of their ``acknowledged_samples`` (0 for a language without).
         tracks: see `StartMessage`.
-        publish: called when all sessions have begun; what it returns gets every event from then on,
-            for readers.
+        publish: called with the sessions' tags when all have begun; what it returns gets every
+            event from then on, for readers.
         meters: of the gateway.
 
     Attributes:
@@ -95,7 +95,7 @@ class Speaker:
         client: TranslationClient,
         options: TranslationOptions,
         resume_points: Mapping[str, ResumePoint] | None = None,
-        publish: Callable[[], Publication] | None = None,
+        publish: Callable[[Iterable[str]], Publication] | None = None,
         meters: Meters | None = None,
         tracks: Sequence[str] = ("",),
     ) -> None:
@@ -174,7 +174,7 @@ class Speaker:
             case Committed():
                 self.word_count += sum(word.starts_word for word in event.words)
         if self._publish is not None and self.publication is None and not self._waiting_for:
-            self.publication = self._publish()
+            self.publication = self._publish(self.languages)
             self.publication.is_left = self._has_left
         if self.publication is not None:
             self.publication.publish(voice, event)
