@@ -105,8 +105,7 @@ async def test_a_late_reader_gets_the_last_lines_first():
     stream.publish("de", EndOfUtterance(0, 0, 500, "pause", ""))
     stream.publish("de", committed("Tag", 1))
     reading = asyncio.create_task(read_all(stream))
-    while not stream.reader_count:
-        await asyncio.sleep(0)
+    await until(lambda: stream.reader_count)
     stream.publish("de", committed("Herr", 1))
     stream.end(now_s=0)
     lines, news, end = await reading
@@ -138,8 +137,7 @@ async def test_a_reader_gets_only_the_languages_it_asked_for():
         event, _ = started(language)
         stream.publish(language, event)
     reading = asyncio.create_task(read_all(stream, frozenset({"es"})))
-    while not stream.reader_count:
-        await asyncio.sleep(0)
+    await until(lambda: stream.reader_count)
     stream.publish("de", committed("Tag"))
     stream.publish("es", committed("Día"))
     stream.end(now_s=0)
@@ -175,8 +173,7 @@ async def test_the_speaker_has_its_turn_between_readers():
     async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         for _ in range(count):
             group.create_task(read())
-        while stream.reader_count < count:
-            await asyncio.sleep(0)
+        await until(lambda: stream.reader_count == count)
         stream.publish("de", committed("Tag"))
         while not told:
             await asyncio.sleep(0)
@@ -191,8 +188,7 @@ async def test_a_reader_that_does_not_read_is_sent_away_and_the_speaker_never_wa
     slow = stream.read()
     await anext(slow)
     pending = asyncio.create_task(anext(slow))
-    while not stream.reader_count:
-        await asyncio.sleep(0)
+    await until(lambda: stream.reader_count)
     stream.publish("de", committed("eins"))
     assert json.loads(await pending)["words"][0]["text"] == "eins"
     for _ in range(WAITING_MESSAGES + 1):
@@ -338,9 +334,7 @@ async def test_a_connection_that_is_lost_is_not_one_that_was_closed(leave, is_ov
             await speaker.recv()
             stream = door.directory.find("hall")
             await leave(speaker)
-            async with asyncio.timeout(PATIENCE_S):
-                while door.speaker_count:
-                    await asyncio.sleep(0.01)
+            await until(lambda: not door.speaker_count)
     assert stream.publication is None
     assert stream.is_over is is_over
 
@@ -402,9 +396,7 @@ async def test_who_is_refused_takes_no_stream_from_its_readers():
             reader = await speak(address, "/v1/streams/hall")
             await reader.recv()
             speaker.transport.abort()
-            async with asyncio.timeout(PATIENCE_S):
-                while door.speaker_count:
-                    await asyncio.sleep(0.01)
+            await until(lambda: not door.speaker_count)
         languages = {"config": {"targetLanguageCodes": ["de", "xx"]}}
         for name, asked, reason in (
             ("hall", {"access_token": "wrong"}, "UNAUTHENTICATED"),
@@ -439,9 +431,7 @@ async def test_pages_and_sockets_read_what_a_speaker_publishes():
                 socket = await speak(address, "/v1/streams/hall")
                 url = f"http://{address}/v1/streams/hall/events"
                 events = asyncio.create_task(http.get(url, timeout=PATIENCE_S))
-                async with asyncio.timeout(PATIENCE_S):
-                    while door.directory.reader_count < 2:
-                        await asyncio.sleep(0.01)
+                await until(lambda: door.directory.reader_count == 2)
                 await speaker.send(CHUNK)
                 await speaker.send(CHUNK)
                 await speaker.send(json.dumps({"type": "end"}))
