@@ -190,9 +190,13 @@ class LocalServices:
             for service in (*SERVICES, *([GATEWAY] if choices.gateway else []))
         }
         if choices.gateway:
-            needed = settings[GATEWAY].variable("server_tls_ca_file")
-            certificate = settings["policy"].variable("tls_certificate_file")
-            if certificate in os.environ and needed not in os.environ:
+            from earvoice.gateway.settings import GatewaySettings  # noqa: PLC0415 - see above
+
+            policy, gateway = settings["policy"], settings[GATEWAY]
+            assert isinstance(gateway, GatewaySettings)  # noqa: S101 - that is how it was read
+            if policy.tls_certificate_file and not gateway.server_tls_ca_file:
+                certificate = policy.variable("tls_certificate_file")
+                needed = gateway.variable("server_tls_ca_file")
                 raise CommandError(
                     f"{certificate} needs {needed}, by which the gateway knows the certificate"
                 )

@@ -229,8 +229,8 @@ async def test_a_missing_folder_is_told_before_anything_starts(environment, tmp_
         ),
         (
             ("--gateway", "--gateway-port", "0"),
-            {
-                "EARVOICE_POLICY_TLS_CERTIFICATE_FILE": "certificate",
+            {  # either case is read
+                "earvoice_policy_tls_certificate_file": "certificate",
                 "EARVOICE_POLICY_TLS_KEY_FILE": "key",
             },
             "EARVOICE_POLICY_TLS_CERTIFICATE_FILE needs EARVOICE_GATEWAY_SERVER_TLS_CA_FILE",
