@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -99,6 +100,8 @@ async def test_a_known_tenant_is_translated_and_nobody_writes_down_what_was_said
         said = set(re.findall(r"\w+", log))
         assert not marked & said
         assert not [secret for secret in (*TOKENS.values(), SECRET) if secret in log]
+    lines = map(json.loads, secured.services.log("policy").splitlines())
+    assert {line["tenant"] for line in lines if line["message"] == "session ended"} == {"calls"}
 
 
 @pytest.mark.parametrize("token", ["", "a-guess", SECRET], ids=["none", "a guess", "the inner one"])

@@ -231,6 +231,7 @@ class Door:
                 _LOG.info(
                     "stream ended",
                     extra={
+                        "stream": start.publish,
                         "sessions": speaker.session_ids,
                         "seconds": round(time.monotonic() - begun_s, 3),
                         "words": speaker.word_count,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
+from earvoice.runtime.authentication import current_tenant
 from earvoice.runtime.errors import find_error
 
 LOGGED_ID_CHARACTERS = 128
@@ -25,7 +26,7 @@ _STANDARD_ATTRIBUTES = frozenset(logging.makeLogRecord({}).__dict__) | {"message
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record with its extra fields, and the service's name, as one JSON object."""
+    """Writes a record with its extra fields, the service and, in a call, its tenant, as JSON."""
 
     def __init__(self, service: str) -> None:
         super().__init__()
@@ -38,6 +39,9 @@ class JsonFormatter(logging.Formatter):
             "service": self._service,
             "message": record.getMessage(),
         }
+        # Lines are formatted where they are logged: in a call, by the task that serves it.
+        if tenant := current_tenant():
+            line["tenant"] = tenant
         line |= {k: v for k, v in record.__dict__.items() if k not in _STANDARD_ATTRIBUTES}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)

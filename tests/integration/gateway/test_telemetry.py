@@ -106,7 +106,7 @@ async def test_the_log_says_how_each_stream_ended(caplog):
     """As the policy service's does: few streams are traced."""
     caplog.set_level("INFO", "earvoice.gateway")
     async with serve(ScriptedService()) as server, run_gateway(server) as (address, door):
-        await caption(address, start())
+        await caption(address, start(publish="hall"))
         async with speak(address) as websocket:
             await websocket.send(start())
             await websocket.recv()
@@ -115,8 +115,13 @@ async def test_the_log_says_how_each_stream_ended(caplog):
     service = ScriptedService(failure=SessionLimitError("all taken", retry_after_ms=1500))
     async with serve(service) as server, run_gateway(server) as (address, _):
         await caption(address, start())
-    ended = [record.status for record in caplog.records if record.msg == "stream ended"]
-    assert ended == ["OK", "CANCELLED", "SESSION_LIMIT"]
+    ended = [record for record in caplog.records if record.msg == "stream ended"]
+    assert [record.status for record in ended] == ["OK", "CANCELLED", "SESSION_LIMIT"]
+    assert [(record.stream, record.sessions) for record in ended] == [
+        ("hall", ["s1"]),
+        ("", ["s1"]),
+        ("", []),
+    ]
 
 
 async def test_the_log_says_that_the_gateway_drains(caplog):

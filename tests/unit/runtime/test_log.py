@@ -7,7 +7,9 @@ import logging
 import os
 import subprocess
 import sys
+from contextvars import copy_context
 
+from earvoice.runtime.authentication import set_tenant
 from earvoice.runtime.log import JsonFormatter, trace_id_of
 
 
@@ -22,6 +24,16 @@ def test_a_line_carries_its_extra_fields():
         "session ended",
         "s1",
     )
+
+
+def test_a_line_of_a_call_names_its_tenant():
+    """Whoever serves several can tell them apart; elsewhere there is none."""
+    record = logging.makeLogRecord({"msg": "session ended"})
+    call = copy_context()
+    call.run(set_tenant, "calls")
+    formatter = JsonFormatter("policy")
+    assert json.loads(call.run(formatter.format, record))["tenant"] == "calls"
+    assert "tenant" not in json.loads(formatter.format(record))
 
 
 def test_the_trace_id_is_taken_from_a_well_formed_traceparent():
