@@ -21,6 +21,9 @@ from earvoice.gateway.recordings import ContainerAudio
 from earvoice.gateway.speaker import Speaker
 from earvoice.runtime.errors import IdleError, InvalidFieldError, OutOfOrderError
 
+ALIVE_S = 3.0
+"""Browsers hide pings from their pages, so a dead connection is known by the lack of messages."""
+
 
 async def serve_speaker(door: Door, connection: Connection, token: str) -> None:
     first = await connection.receive(door.settings.start_timeout_ms, "the start message")
@@ -42,9 +45,20 @@ async def serve_speaker(door: Door, connection: Connection, token: str) -> None:
         if start.container:
             audio = ContainerAudio(speaker, start.options.audio)
             group.create_task(audio.run())
-        listening = group.create_task(_listen(door, connection, speaker, audio))
+        beside = [
+            group.create_task(_listen(door, connection, speaker, audio)),
+            group.create_task(_show_life(connection)),
+        ]
         await speaker.run(tell)
-        listening.cancel()
+        for task in beside:
+            task.cancel()
+
+
+async def _show_life(connection: Connection) -> None:
+    with suppress(WebSocketDisconnect):  # see above
+        while True:
+            await asyncio.sleep(ALIVE_S)
+            await connection.send(dump({"type": "alive"}))
 
 
 async def _listen(

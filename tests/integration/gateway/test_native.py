@@ -301,6 +301,16 @@ async def test_who_waits_for_the_session_to_begin_is_not_idle():
             assert text_of(await receive_all(websocket)) == "gut"
 
 
+async def test_who_waits_is_told_that_the_gateway_is_there():
+    """Pages cannot see a ping, and a network may pass nothing on any more."""
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
+        async with speak(address) as websocket:
+            await websocket.send(start())
+            async with asyncio.timeout(PATIENCE_S):
+                assert json.loads(await websocket.recv())["type"] == "started"
+                assert json.loads(await websocket.recv()) == {"type": "alive"}
+
+
 async def test_a_caller_that_goes_ends_its_session():
     """The session of a lost socket is not left at the service."""
     service = ScriptedService()

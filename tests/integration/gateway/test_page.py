@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from base64 import b64encode
 from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 
 import pytest
 import soundfile
@@ -13,6 +14,7 @@ from earvoice.runtime.errors import NotReadyError, SessionLimitError
 from tests.browser import chromium
 from tests.integration.client.scripted_service import ScriptedService, serve
 from tests.integration.gateway.running_gateway import run_gateway
+from tests.proxy import open_proxy
 from tests.until import PATIENCE_S
 
 PATIENCE_MS = 1000 * PATIENCE_S
@@ -203,6 +205,42 @@ async def test_a_busy_server_is_told_as_such():
         await told.wait_for(timeout=PATIENCE_MS)
         busy.failure = None
         await page.locator("#status", has_text="Live").wait_for(timeout=PATIENCE_MS)
+
+
+async def test_a_network_that_passes_nothing_on_is_a_lost_connection():
+    """Nobody tells the page of it; it goes on once sound gets through again."""
+    async with opened(ScriptedService()) as (page, sockets, _):
+        async with open_proxy(urlsplit(page.url).netloc) as network:
+            await page.goto(f"http://{network.address}/?to=de&autostart=1")
+            live = page.locator("#status", has_text="Live")
+            await live.wait_for(timeout=PATIENCE_MS)
+            network.swallow()
+            lost = page.locator("#status", has_text="The connection was lost; going on…")
+            await lost.wait_for(timeout=PATIENCE_MS)
+            network.release()
+            await live.wait_for(timeout=PATIENCE_MS)
+            await page.locator("#start").click()
+            await wait_for_end(page)
+        assert len(sockets) > 1
+
+
+async def test_sound_that_does_not_get_through_is_told():
+    """A network may be too slow for it; the connection stays."""
+    async with opened(ScriptedService()) as (page, sockets, _):
+        await page.locator("#start").click()
+        live = page.locator("#status", has_text="Live")
+        await live.wait_for(timeout=PATIENCE_MS)
+        await page.evaluate(
+            """Object.defineProperty(
+                WebSocket.prototype, "bufferedAmount", { get: () => window.waitingBytes }
+            )"""
+        )
+        await page.evaluate("window.waitingBytes = 1e6")
+        told = page.locator("#status[data-kind=error]", has_text="The sound waits")
+        await told.wait_for(timeout=PATIENCE_MS)
+        await page.evaluate("window.waitingBytes = 0")
+        await live.wait_for(timeout=PATIENCE_MS)
+        assert len(sockets) == 1
 
 
 class Starting(ScriptedService):

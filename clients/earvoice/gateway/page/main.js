@@ -112,6 +112,9 @@ async function start(open) {
       if (event.type === "started") say("Live", "live");
       showEvent(event, lagOf);
     },
+    onLate: (isLate) => source && (isLate
+      ? say("The sound waits: the network or the server is slower than it.", "error")
+      : say("Live", "live")),
     onLost: (why) => say(why ? `${why}; trying again…` : "The connection was lost; going on…", "error"),
     onEnd: (failure) => {
       finish();

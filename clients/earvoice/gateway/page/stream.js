@@ -5,10 +5,14 @@ const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 4000;
 const TRIES = 12;
 const LOUDEST_WAIT_BYTES = 4 << 20;
+const LONGEST_SILENCE_S = 10; // the gateway says that it is there every three
+const LATE_S = 3; // of sound that waits for the network
+const GIVEN_UP = 4000; // a close code of our own: after a usual one the gateway expects nobody back
 
 export class TranslationStream {
-  constructor({ rateHz, languages, token = "", publish = "", marks, onEvent, onLost, onEnd }) {
-    Object.assign(this, { rateHz, languages, token, publish, marks, onEvent, onLost, onEnd });
+  // onLate is told when sound begins to wait for the network, and when it no longer does.
+  constructor({ rateHz, languages, token = "", publish = "", marks, onEvent, onLost, onLate, onEnd }) {
+    Object.assign(this, { rateHz, languages, token, publish, marks, onEvent, onLost, onLate, onEnd });
     this.chunks = []; // {start, samples: ArrayBuffer}, oldest first
     this.places = new Map(); // language -> {point, sample}
     this.placeless = new Set(); // languages whose last words came without a place
@@ -40,8 +44,28 @@ export class TranslationStream {
     this.socket = new WebSocket(new URL("v1/translate", base));
     this.waitsFor = new Set(this.languages);
     this.socket.onopen = () => this.socket.send(JSON.stringify(this.startMessage()));
-    this.socket.onmessage = ({ data }) => this.take(JSON.parse(data));
+    this.socket.onmessage = ({ data }) => {
+      this.silence = 0;
+      this.take(JSON.parse(data));
+    };
     this.socket.onclose = (event) => this.lose(event);
+    this.silence = 0; // seconds, counted: a page that is held up takes no messages, but counts nothing either
+    this.isLate = false;
+    this.watch = setInterval(() => this.look(), 1000);
+  }
+
+  // Nobody tells of a network that passes nothing on any more.
+  look() {
+    this.silence += 1;
+    if (this.silence > LONGEST_SILENCE_S) {
+      const { socket } = this;
+      socket.onopen = socket.onmessage = socket.onclose = null; // which may come much later
+      socket.close(GIVEN_UP);
+      return this.lose({ code: GIVEN_UP });
+    }
+    const isLate = this.socket.bufferedAmount > LATE_S * this.rateHz * 2;
+    if (isLate !== this.isLate) this.onLate?.(isLate);
+    this.isLate = isLate;
   }
 
   startMessage() {
@@ -114,6 +138,7 @@ export class TranslationStream {
   }
 
   lose(event) {
+    clearInterval(this.watch);
     this.isStarted = this.hasToldEnd = false; // what comes meanwhile waits for the next socket
     if (this.isClosed || this.summaries === this.languages.length) return this.onEnd(null);
     const mayPass = this.failure ? this.failure.advice !== "give up" : event.code !== 1008;
