@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import soundfile
+import webvtt
 
 from earvoice.runtime.errors import NotReadyError, SessionLimitError
 from tests.browser import chromium
@@ -83,6 +84,7 @@ async def test_the_same_recording_can_be_chosen_again(tone):
     """By the same button."""
     async with opened(ScriptedService([" gut"])) as (page, sockets, _):
         await page.select_option("#source", "file")
+        page.on("dialog", lambda dialog: dialog.accept())
         for count in (1, 2):
             async with page.expect_file_chooser() as choosing:
                 await page.locator("#start").click()
@@ -90,6 +92,61 @@ async def test_the_same_recording_can_be_chosen_again(tone):
                 await (await choosing.value).set_files(tone)
             await wait_for_end(page)
             assert len(sockets) == count
+
+
+async def test_captions_go_on_after_a_stop(tmp_path):
+    """Nobody may have downloaded them; what is said later has later times."""
+    async with opened(ScriptedService([" gut"])) as (page, _, _):
+        for count in (1, 2):
+            await page.locator("#start").click()
+            await page.locator(".word").nth(count - 1).wait_for(timeout=PATIENCE_MS)
+            await page.locator("#start").click()
+            await wait_for_end(page)
+        async with page.expect_download(timeout=PATIENCE_MS) as downloading:
+            await page.locator("[data-format=vtt]").click()
+        await (await downloading.value).save_as(tmp_path / "captions.vtt")
+        lags = await page.locator(".word").evaluate_all("all => all.map((w) => +w.dataset.lagMs)")
+    first, second = webvtt.read(tmp_path / "captions.vtt")
+    assert first.text == second.text == "gut"
+    assert second.start_in_seconds > first.start_in_seconds
+    assert all(0 < lag < PATIENCE_MS for lag in lags)
+
+
+@pytest.mark.parametrize("answer", ["accept", "dismiss"])
+async def test_a_recording_replaces_captions_only_if_that_is_agreed_to(answer, tone):
+    """Its own count from its beginning; those that were downloaded are replaced unasked."""
+    service = ScriptedService([" eins"])
+    async with opened(service) as (page, sockets, _):
+        await page.locator("#start").click()
+        await page.locator(".word").wait_for(timeout=PATIENCE_MS)
+        await page.locator("#start").click()
+        await wait_for_end(page)
+        service.words = [" zwei"]
+        asked = []
+
+        async def reply(dialog):
+            asked.append(dialog.message)
+            await getattr(dialog, answer)()
+
+        page.on("dialog", reply)
+        await page.locator("#file").set_input_files(tone)
+        replaced = page.locator(".word", has_text="zwei")
+        if answer == "accept":
+            await replaced.wait_for(timeout=PATIENCE_MS)
+            await wait_for_end(page)
+        else:
+            await page.locator("#status", has_text="Ready.").wait_for(timeout=PATIENCE_MS)
+        assert len(asked) == 1
+        assert await page.locator(".word").all_inner_texts() == [
+            "zwei" if answer == "accept" else "eins"
+        ]
+        assert len(sockets) == (2 if answer == "accept" else 1)
+        async with page.expect_download(timeout=PATIENCE_MS):
+            await page.locator("[data-format=txt]").click()
+        service.words = [" drei"]
+        await page.locator("#file").set_input_files(tone)
+        await page.locator(".word", has_text="drei").wait_for(timeout=PATIENCE_MS)
+        assert len(asked) == 1
 
 
 async def test_two_recordings_at_once_are_one_stream(tone):

@@ -4,6 +4,20 @@ const KEPT_LINES = 400;
 const NEAR_PIXELS = 40; // who is so close to the newest line wants to see it
 const UNSURE = 0.5; // such a word is as likely wrong as right, in the speaker's language
 
+// An event of a stream, in captions that another stream has begun: so much later, and after its utterances.
+export function moved(event, laterMs, utterances) {
+  const move = (part, ...times) => {
+    const own = { ...part };
+    if (own.utterance !== undefined) own.utterance += utterances;
+    for (const time of times) own[time] += laterMs;
+    return own;
+  };
+  const own = move(event);
+  if (event.words) own.words = event.words.map((word) => move(word, "source_start_ms", "source_end_ms", "elapsed_ms"));
+  if (event.not_understood) own.not_understood = move(event.not_understood, "start_ms", "end_ms");
+  return own;
+}
+
 export class Captions {
   // marks: what files tell of words that may be wrong, as the gateway takes it; headers: of requests;
   // stream: path of the published stream that is read, if one is.
@@ -26,6 +40,11 @@ export class Captions {
   // After a change of size: lines that were at the end of a column still are.
   follow() {
     for (const column of this.columns.values()) column.follow();
+  }
+
+  // The first that no column has begun.
+  get nextUtterance() {
+    return 1 + Math.max(-1, ...[...this.columns.values()].map(({ utterance }) => utterance));
   }
 
   clear() {

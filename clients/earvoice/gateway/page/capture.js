@@ -90,7 +90,7 @@ async function capture(context, node, begin, onEnd) {
     async stop() {
       if (context.state === "running") await new Promise((resolve) => {
         const { onmessage } = recorder.port;
-        recorder.port.onmessage = (message) => (message.data ? onmessage(message) : resolve());
+        recorder.port.onmessage = (message) => (message.data ? onmessage?.(message) : resolve());
         recorder.port.postMessage(null);
       });
       recorder.port.onmessage = null;

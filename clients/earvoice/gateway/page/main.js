@@ -3,7 +3,7 @@
 // what subtitles tell of words that may be wrong.
 
 import { openFile, openMicrophone, openTab } from "./capture.js";
-import { Captions } from "./captions.js";
+import { Captions, moved } from "./captions.js";
 import { TranslationStream } from "./stream.js";
 
 const parameters = new URLSearchParams(location.search);
@@ -23,6 +23,9 @@ const RETRY_PAUSE_MS = 2000;
 const NEXT_STREAM_PAUSE_MS = 10_000;
 let source = null;
 let stream = null;
+let areOfRecording = false; // the captions: they are a recording's own, and count from its beginning
+let areUnsaved = false;
+let origin = null; // when the first sample of the captions came into being, see `begin`
 let isStarting = false; // a sound is being opened: there is no stream yet
 
 if (parameters.has("overlay")) document.documentElement.classList.add("overlay");
@@ -53,6 +56,7 @@ function showEvent(event, lagOf) {
     captions.sourceLanguage = event.source_language;
   } else if (event.type === "words") {
     element("hint").hidden = true;
+    areUnsaved = true;
     captions.column(event.language).addWords(event.words, (word) => {
       const lag = lagOf(word);
       if (lag !== undefined) lags.push(lag);
@@ -76,7 +80,8 @@ function showLag() {
   element("lag").textContent = `${(mean / 1000).toFixed(1)} s behind the speaker`;
 }
 
-async function start(open) {
+// Captions go on after a stop. A recording has captions of its own.
+async function start(open, isRecording = false) {
   if (stream || isStarting) return;
   if (!isSecureContext) return say("The browser gives sound only to pages over https or from localhost.", "error");
   const languages = chosenLanguages();
@@ -93,15 +98,26 @@ async function start(open) {
   } finally {
     isStarting = false;
   }
-  captions.clear();
+  if (isRecording || areOfRecording) {
+    if (areUnsaved && !confirm("The captions have not been downloaded. Replace them?")) {
+      finish();
+      return say("Ready.");
+    }
+    captions.clear();
+    origin = null;
+    areUnsaved = false;
+  }
+  areOfRecording = isRecording;
   lags.length = 0;
+  const spokenBefore = captions.nextUtterance;
   // When the first sample came into being, on performance.now()'s clock: no chunk is here before its
   // end, so the earliest tells. It may rise by 100 ppm, as sound cards drift.
   let begin = Infinity;
   let heard = 0; // ms
   let gone = null; // why there is no sound any more
   const { rateHz } = source;
-  const lagOf = (word) => performance.now() - begin - word.source_end_ms;
+  let later = null; // than the captions began, the stream did, in ms
+  const lagOf = (word) => performance.now() - begin - word.source_end_ms + later;
   const opened = new TranslationStream({
     rateHz,
     languages,
@@ -110,7 +126,11 @@ async function start(open) {
     marks,
     onEvent: (event) => {
       if (event.type === "started") say("Live", "live");
-      showEvent(event, lagOf);
+      if (later === null && heard) {
+        origin ??= begin;
+        later = begin - origin;
+      }
+      showEvent(moved(event, later, spokenBefore), lagOf);
     },
     onLate: (isLate) => source && (isLate
       ? say("The sound waits: the network or the server is slower than it.", "error")
@@ -249,6 +269,7 @@ async function download(format) {
     link.click();
     URL.revokeObjectURL(link.href);
   }
+  areUnsaved = false;
 }
 
 element("controls").addEventListener("submit", (event) => {
@@ -261,7 +282,7 @@ element("controls").addEventListener("submit", (event) => {
 element("file").addEventListener("change", ({ target }) => {
   const [file] = target.files;
   target.value = ""; // so that choosing the same one again is a change, too
-  if (file) start(() => openFile(file, token));
+  if (file) start(() => openFile(file, token), true);
 });
 element("size").addEventListener("input", ({ target }) => {
   setSize(target.value);
@@ -282,7 +303,7 @@ document.addEventListener("drop", (event) => {
   event.preventDefault();
   document.body.classList.remove("dropping");
   const file = event.dataTransfer.files[0];
-  if (file) start(() => openFile(file, token));
+  if (file) start(() => openFile(file, token), true);
 });
 
 // Whoever opens the page while the services still start need not reload it.
