@@ -15,8 +15,8 @@ from earvoice.cli.log_relay import ServiceLogs
 from earvoice.client.server_channels import split_address
 from earvoice.client.translation_client import TranslationClient, connect
 from earvoice.policies.registry import is_file_form, resolved_file
+from earvoice.runtime.authentication import is_showable
 from earvoice.runtime.tls import ChannelTls
-from earvoice.runtime.transport import is_showable
 
 TOKEN_VARIABLE = "EARVOICE_TOKEN"  # noqa: S105 - the variable's name
 

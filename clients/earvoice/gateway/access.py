@@ -14,9 +14,9 @@ from pydantic import SecretStr
 from starlette.requests import HTTPConnection
 
 from earvoice.gateway.settings import GatewaySettings
+from earvoice.runtime.authentication import is_showable
 from earvoice.runtime.errors import PermissionDeniedError, UnauthenticatedError
 from earvoice.runtime.tls import is_loopback
-from earvoice.runtime.transport import is_showable
 
 Scope = Literal["speak", "read"]
 ANY_STREAM = "*"

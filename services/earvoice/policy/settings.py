@@ -10,7 +10,13 @@ from typing import Annotated, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from earvoice.runtime.settings import HIGHEST_PORT, MOST_SESSIONS, Port, ServiceSettings
+from earvoice.runtime.settings import (
+    HIGHEST_PORT,
+    MOST_SESSIONS,
+    Port,
+    ServiceSettings,
+    check_sendable,
+)
 from earvoice.runtime.tls import ChannelTls
 
 LOOKED_UP = "dns:///"
@@ -142,9 +148,7 @@ class PolicySettings(ServiceSettings):
 
     @property
     def backend_token(self) -> str:
-        # A secret from a file may end with a line break, which no header may contain.
-        secret = self.backend_access_token.get_secret_value() if self.backend_access_token else ""
-        return secret.strip()
+        return self.backend_access_token.get_secret_value() if self.backend_access_token else ""
 
     @property
     def checks_callers(self) -> bool:
@@ -194,6 +198,11 @@ class PolicySettings(ServiceSettings):
         if keys is not None:
             parse_keys(keys.get_secret_value())
         return keys
+
+    @field_validator("backend_access_token")
+    @classmethod
+    def _check_token(cls, secret: SecretStr | None) -> SecretStr | None:
+        return check_sendable(secret)
 
     @field_validator("encoder_target", "decoder_target")
     @classmethod

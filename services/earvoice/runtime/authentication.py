@@ -22,6 +22,11 @@ Authenticator = Callable[[str], Awaitable[str | None]]
 that is not allowed."""
 
 
+def is_showable(token: str) -> bool:
+    """Say whether a header can carry a token: it must be printable ASCII."""
+    return token.isascii() and token.isprintable()
+
+
 def shared_secrets(secrets: Iterable[str]) -> Authenticator:
     """Accept any of these secrets; all who know one are the same tenant, the empty one."""
     digests = frozenset(token_digest(secret) for secret in secrets)

@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from pydantic_settings import SettingsError as UnreadableError
 
-from earvoice.runtime.authentication import Authenticator, shared_secrets
+from earvoice.runtime.authentication import Authenticator, is_showable, shared_secrets
 from earvoice.runtime.tls import ServerTls, is_loopback
 
 OTLP_PROTOCOL = "OTEL_EXPORTER_OTLP_PROTOCOL"
@@ -40,7 +40,8 @@ class SettingsError(Exception):
 class ProcessSettings(BaseSettings):
     """Settings of every process that serves others, read from its environment."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="forbid")
+    # A secret from a file may end with a line break, which is no part of it.
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
 
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")
     port: Port = Field(0, description="Port to listen on; 0 takes a free one.")
@@ -111,6 +112,13 @@ class ProcessSettings(BaseSettings):
         if (self.tls_certificate_file is None) != (self.tls_key_file is None):
             raise ValueError("TLS_CERTIFICATE_FILE and TLS_KEY_FILE are given together")
         return self
+
+
+def check_sendable(secret: SecretStr | None) -> SecretStr | None:
+    """Refuse a secret that callers could not send: a field's validator."""
+    if secret is not None and not is_showable(secret.get_secret_value()):
+        raise ValueError("has characters other than printable ASCII, which no header can carry")
+    return secret
 
 
 class ServiceSettings(ProcessSettings):
@@ -218,6 +226,11 @@ class ModelSettings(ServiceSettings):
         1, description="Threads of one computation on the CPU."
     )
 
+    @field_validator("access_token")
+    @classmethod
+    def _check_token(cls, secret: SecretStr | None) -> SecretStr | None:
+        return check_sendable(secret)
+
     @property
     def access_tokens(self) -> tuple[str, ...]:
         secrets = self.access_token.get_secret_value() if self.access_token else ""
@@ -229,7 +242,7 @@ class ModelSettings(ServiceSettings):
 
     @model_validator(mode="after")
     def _check_access(self) -> Self:
-        if self.access_token and not self.access_tokens:
+        if self.access_token is not None and not self.access_tokens:
             raise ValueError("ACCESS_TOKEN is blank; allowed: a secret, or no such variable")
         if any(len(token) < SHORTEST_TOKEN_CHARACTERS for token in self.access_tokens):
             raise ValueError(

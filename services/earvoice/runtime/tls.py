@@ -24,9 +24,9 @@ class ChannelTls:
         server_name: name that the server's certificate must bear; empty for the target's host.
     """
 
-    ca_file: Path | None = None
-    certificate_file: Path | None = None
-    key_file: Path | None = None
+    ca_file: Path | str | None = None
+    certificate_file: Path | str | None = None
+    key_file: Path | str | None = None
     server_name: str = ""
 
     def check(self) -> None:
@@ -47,7 +47,7 @@ class ServerTls:
         _check_authorities(self.client_ca_file)
 
 
-def _check_pair(certificate_file: Path | None, key_file: Path | None) -> None:
+def _check_pair(certificate_file: Path | str | None, key_file: Path | str | None) -> None:
     if certificate_file is None and key_file is None:
         return
     if certificate_file is None or key_file is None:
@@ -64,7 +64,7 @@ def _check_pair(certificate_file: Path | None, key_file: Path | None) -> None:
         ) from error
 
 
-def _check_authorities(ca_file: Path | None) -> None:
+def _check_authorities(ca_file: Path | str | None) -> None:
     if ca_file is None:
         return
     try:

@@ -73,11 +73,6 @@ def open_channel(
     return grpc.aio.secure_channel(address, channel_credentials(tls), options)
 
 
-def is_showable(token: str) -> bool:
-    """Say whether a header can carry a token: it must be printable ASCII."""
-    return token.isascii() and token.isprintable()
-
-
 def bearer_metadata(token: str) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {token}"),) if token else ()
 
@@ -135,5 +130,5 @@ def _stamps(tls: ServerTls) -> tuple[FileStamp | None, ...]:
     return tuple(file_stamp(file) for file in files if file is not None)
 
 
-def _content(file: Path | None) -> bytes | None:
-    return None if file is None else file.read_bytes()
+def _content(file: Path | str | None) -> bytes | None:
+    return None if file is None else Path(file).read_bytes()

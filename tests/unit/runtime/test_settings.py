@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from earvoice.encoder.settings import EncoderSettings
+from earvoice.gateway.settings import GatewaySettings
 from earvoice.policy.settings import PolicySettings
 from earvoice.runtime.settings import SettingsError, load_settings
 
@@ -83,6 +84,35 @@ def test_a_secret_is_not_told(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("settings_class", "field"),
+    [
+        (EncoderSettings, "access_token"),
+        (PolicySettings, "backend_access_token"),
+        (GatewaySettings, "server_token"),
+    ],
+)
+def test_a_secret_that_no_header_can_carry_is_refused(monkeypatch, settings_class, field):
+    """At the start, not by each call that should bear it."""
+    monkeypatch.setenv("EARVOICE_GATEWAY_TOKEN_KEY", "k" * 32)
+    for secret in ("long-enough-but-\nbroken", "lang-genug-aber-nicht-schön"):
+        monkeypatch.setenv(settings_class.variable(field), secret)
+        with pytest.raises(SettingsError, match=r"= \(not shown\): .* printable ASCII") as refused:
+            load_settings(settings_class)
+        assert "long" not in str(refused.value)
+
+
+@pytest.mark.parametrize("field", ["server_token", "token_key", "twilio_auth_token"])
+def test_a_secrets_last_line_break_is_no_part_of_it(monkeypatch, field):
+    """It comes with the file that the secret was read from."""
+    monkeypatch.setenv("EARVOICE_GATEWAY_TOKEN_KEY", "k" * 32)
+    monkeypatch.setenv("EARVOICE_GATEWAY_TWILIO_ADDRESS", "wss://captions.example/v1/twilio")
+    monkeypatch.setenv("EARVOICE_GATEWAY_TWILIO_AUTH_TOKEN", "of the account")
+    secret = "s" * 32
+    monkeypatch.setenv(GatewaySettings.variable(field), secret + "\n")
+    assert getattr(load_settings(GatewaySettings), field).get_secret_value() == secret
+
+
+@pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"TLS_KEY_FILE": "key"}, "TLS_CERTIFICATE_FILE and TLS_KEY_FILE are given together"),
@@ -121,7 +151,7 @@ def test_an_empty_variable_is_named(monkeypatch, name):
         load_settings(PolicySettings)
 
 
-@pytest.mark.parametrize("blank", [" ", "\n", ",", " , "])
+@pytest.mark.parametrize("blank", ["", " ", "\n", ",", " , "])
 def test_a_blank_secret_is_none(monkeypatch, blank):
     """A secret that was mounted empty must not open an engine to everybody."""
     monkeypatch.setenv("EARVOICE_ENCODER_HOST", "0.0.0.0")
