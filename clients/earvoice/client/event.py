@@ -16,7 +16,8 @@ from earvoice.client.options import TranslationOptions, read_config
 from earvoice.runtime.audio_format import AudioFormat
 
 ElapsedClock = Literal["live", "true"]
-UtteranceEndCause = Literal["pause", "forced", "end_of_audio"]
+UtteranceEndCause = Literal["pause", "forced", "end_of_audio", "other"]
+"""`other` is one that only a newer server knows."""
 
 _CLOCKS: dict[int, ElapsedClock] = {
     api.ELAPSED_CLOCK_LIVE: "live",
@@ -275,12 +276,15 @@ class EventReader:
             "summary": self._read_summary,
         }
 
-    def read(self, response: api.StreamingTranslateResponse) -> TranslationEvent:
+    def read(self, response: api.StreamingTranslateResponse) -> TranslationEvent | None:
+        """Return the event; None for one that only a newer server's clients know."""
         kind = response.WhichOneof("message")
         self._check_order(response.seq, kind)
         self.last_seq += 1
+        if kind is None:
+            return None
         self._ended = kind == "summary"
-        return self._readers[kind or ""](response)
+        return self._readers[kind](response)
 
     def check_end(self) -> None:
         """Check that the stream may end with status OK here."""
@@ -288,8 +292,6 @@ class EventReader:
             raise ProtocolError("the server ended the stream without a summary")
 
     def _check_order(self, seq: int, kind: str | None) -> None:
-        if kind not in self._readers:
-            raise ProtocolError(f"response {seq} carries no message that this client knows")
         if seq != self.last_seq + 1:
             raise ProtocolError(f"response {self.last_seq + 1} expected, but {seq} came")
         if (seq == self._first_seq) != (kind == "session_started"):
@@ -357,13 +359,13 @@ class EventReader:
 
     def _read_utterance(self, response: api.StreamingTranslateResponse) -> EndOfUtterance:
         end = response.end_of_utterance
-        if end.cause not in _CAUSES:
-            raise ProtocolError(f"cause = {end.cause} of an utterance's end is not known")
+        if not end.cause:
+            raise ProtocolError("an utterance's end has no cause")
         return EndOfUtterance(
             utterance=end.utterance,
             start_ms=self._position_ms(end.start_sample),
             end_ms=self._position_ms(end.end_sample),
-            cause=_CAUSES[end.cause],
+            cause=_CAUSES.get(end.cause, "other"),
             source_transcript=end.source_transcript,
             not_understood=NotUnderstood(
                 self._position_ms(end.not_understood.start_sample),

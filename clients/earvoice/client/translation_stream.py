@@ -383,6 +383,8 @@ class TranslationStream:
                     if response is None:
                         break
                     event = reader.read(response)
+                    if event is None:
+                        continue
                     watch.note_event(event)
                     if isinstance(event, Started):
                         next_sample.set_result(event.next_sample)

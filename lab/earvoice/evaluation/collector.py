@@ -47,7 +47,7 @@ class Collector:
     _utterances: list[EndOfUtterance] = field(default_factory=list)
     _summary: Summary | None = None
 
-    def add(self, event: TranslationEvent) -> None:
+    def add(self, event: TranslationEvent | None) -> None:
         match event:
             case Started():
                 self.started = event
