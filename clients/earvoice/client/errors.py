@@ -47,6 +47,9 @@ _CERTIFICATE_REFUSED = re.compile(
 """How it says that it did not accept the server's certificate."""
 _NO_TLS = "WRONG_VERSION_NUMBER"
 """How it says that the server answered, but not in TLS."""
+_HUNG_UP = "Socket closed"
+"""How it says that the server took the connection and closed it before a word. A server that dies
+does so; one with TLS does so always, if the client speaks plainly or shows no certificate."""
 
 
 class Advice(Enum):
@@ -228,6 +231,9 @@ def _read_message(details: str | None) -> tuple[str, bool]:
     address, cause = unquote(unreached["address"]), unreached["cause"]
     if _NO_TLS in cause:
         return f"{address} speaks no TLS: turn it on there, or do without it here", True
+    if cause == _HUNG_UP:
+        hint = "as a server does that asks for TLS, or for the client's certificate"
+        return f"{address} closed the connection at once, {hint}", False
     refused = _CERTIFICATE_REFUSED.search(cause)
     if refused is None:
         return f"no server answers at {address}: {cause}", False

@@ -76,6 +76,9 @@ class TranslationUpdate:
     segment_ms: int | None = None
     beam_size: int | None = None
 
+    def __post_init__(self) -> None:
+        _check_policy(self.policy)
+
 
 @dataclass(frozen=True)
 class TranslationOptions:
@@ -130,6 +133,7 @@ class TranslationOptions:
         if isinstance(self.target_languages, str):
             allowed = f"a tuple of tags, such as ({self.target_languages!r},)"
             raise ParameterError("target_languages", self.target_languages, allowed)
+        _check_policy(self.policy)
         for name, choices in (("catch_up", _CATCH_UPS), ("commit_unit", _COMMIT_UNITS)):
             value = getattr(self, name)
             if value not in choices:
@@ -227,6 +231,11 @@ def read_update(message: api.StreamingUpdate) -> TranslationUpdate:
         segment_ms=_milliseconds(message, "segment_duration"),
         beam_size=message.beam_size or None,
     )
+
+
+def _check_policy(policy: AnyPolicy | None) -> None:
+    if isinstance(policy, str):
+        raise ParameterError("policy", policy, f"a policy, such as parse_policy({policy!r})")
 
 
 def _write_history(history: HistorySelection | None) -> api.HistorySelection | None:

@@ -25,6 +25,7 @@ from earvoice.client.server_channels import (
     translate_closing,
 )
 from earvoice.client.translation_stream import ResumePoint, TranslationStream
+from earvoice.runtime.authentication import is_showable
 from earvoice.runtime.tls import ChannelTls, is_local_target
 from earvoice.runtime.transport import PUBLIC_MESSAGE_LIMIT_BYTES, bearer_metadata, open_channel
 
@@ -163,7 +164,8 @@ def connect(
 
     Raises:
         TlsFileError: a certificate, key or authority cannot be used.
-        ValueError: the token would leave this machine in the clear, or an address is empty.
+        ValueError: the token would leave this machine in the clear or has characters that no header
+            can carry, or an address is empty.
     """
     parts = split_address(address)
     keeps_secrets = tls is not None or all(map(is_local_target, parts))
@@ -187,5 +189,14 @@ def connect(
 
 def _reader(token: str | Callable[[], str]) -> Callable[[], str] | None:
     if callable(token):
-        return token
-    return (lambda: token) if token else None
+        return lambda: _sendable(token())
+    given = _sendable(token)
+    return (lambda: given) if given else None
+
+
+def _sendable(token: str) -> str:
+    """Return a token without the line break at the end of the file that it may come from."""
+    token = token.strip()
+    if not is_showable(token):
+        raise ValueError("token: has characters other than printable ASCII")
+    return token

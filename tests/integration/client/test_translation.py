@@ -381,6 +381,31 @@ async def test_a_server_without_tls_is_given_up_where_tls_is_asked_for(tmp_path)
         assert told.value.advice is Advice.GIVE_UP
 
 
+async def test_a_server_with_tls_is_told_where_none_is_spoken(tmp_path):
+    """It only hangs up, as one does that dies: so the client may try again."""
+    known = Authority(tmp_path)
+    async with serve(ScriptedService(), known.issue("server")) as address:
+        async with connect(address) as client:
+            with pytest.raises(ServerUnavailableError, match="that asks for TLS") as told:
+                await client.list_models()
+        assert told.value.advice is Advice.RETRY
+        async with connect(address, tls=ChannelTls(str(known.file))) as client:
+            await client.list_models()
+
+
+async def test_a_tokens_last_line_break_is_not_sent():
+    """It comes with the file that the token was read from; what no header can carry is refused."""
+    async with serve(ScriptedService()) as address:
+        for token in ("secret\n", lambda: "secret\n"):
+            async with connect(address, token=token) as client:
+                await client.list_models()
+        with pytest.raises(ValueError, match="printable ASCII"):
+            connect(address, token="of two\nlines")
+        async with connect(address, token=lambda: "schön") as client:
+            with pytest.raises(ValueError, match="printable ASCII"):
+                await client.list_models()
+
+
 async def test_a_certificate_that_is_not_accepted_ends_no_session_that_others_take(tmp_path):
     """The next address is tried, at the start and when the session is lost."""
     known, strange = Authority(tmp_path), Authority(tmp_path, "strange")

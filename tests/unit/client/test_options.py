@@ -28,6 +28,7 @@ from tests.unit.client.policies import POLICY
     ("choices", "told"),
     [
         ({"target_languages": "de"}, r"target_languages = 'de' .* such as \('de',\)"),
+        ({"policy": "edatt"}, r"policy = 'edatt' .* such as parse_policy\('edatt'\)"),
         ({"catch_up": "every_segment"}, "catch_up = 'every_segment' .* merge, every-segment"),
         ({"commit_unit": "words"}, "commit_unit = 'words' .*allowed: word, token"),
         ({"segment_ms": 800.0}, r"segment_ms = 800\.0 .*allowed: a whole number"),
@@ -38,6 +39,12 @@ def test_what_cannot_be_written_is_told_at_once(choices, told):
     """By the option's name, before a session is asked for."""
     with pytest.raises(ValueError, match=told):
         TranslationOptions(**{"target_languages": ("de",), **choices})
+
+
+def test_an_updates_policy_is_no_text_either():
+    """It is read by the caller, who can be told what is wrong with it."""
+    with pytest.raises(ValueError, match=r"such as parse_policy\('edatt:alpha=0.2'\)"):
+        TranslationUpdate(policy="edatt:alpha=0.2")
 
 
 MILLISECONDS = st.none() | st.integers(0, 30_000)
