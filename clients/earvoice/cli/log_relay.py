@@ -15,12 +15,20 @@ _READ_BYTES = 64 * 1024
 _LINE_LIMIT_BYTES = 256 * 1024
 
 
+_ERROR = b'"level": "ERROR"'
+
+
 class LogRelay:
-    """Passes on one child's lines; without a sink it only keeps the last ones."""
+    """Passes on one child's lines; without a sink it only keeps the last ones.
+
+    Attributes:
+        has_lost_errors: the child has logged an error that was not passed on.
+    """
 
     def __init__(self, prefix: str = "", sink: LogSink | None = None) -> None:
         self._prefix = prefix
         self._sink = sink
+        self.has_lost_errors = False
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
 
     @property
@@ -45,6 +53,8 @@ class LogRelay:
         self._tail.append(text)
         if self._sink is not None:
             self._sink.write(f"{self._prefix}{text}")
+        elif _ERROR in line:
+            self.has_lost_errors = True
 
 
 class ServiceLogs:
@@ -60,8 +70,17 @@ class ServiceLogs:
         self._folder = folder
         self._console = LogSink(sys.stderr.fileno())
         self._files: dict[int, LogSink] = {}
+        self._relays: list[LogRelay] = []
+
+    @property
+    def has_lost_errors(self) -> bool:
+        return any(relay.has_lost_errors for relay in self._relays)
 
     def relay(self, name: str) -> LogRelay:
+        self._relays.append(self._open_relay(name))
+        return self._relays[-1]
+
+    def _open_relay(self, name: str) -> LogRelay:
         if self._folder is None:
             return LogRelay(f"{name:8}| ", self._console if self._shown else None)
         self._folder.mkdir(parents=True, exist_ok=True)

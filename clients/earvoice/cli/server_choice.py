@@ -66,8 +66,15 @@ async def choose_server(
         start_timeout_s=options.start_timeout_s,
         trace_folder=trace_folder,
     )
-    async with run_services(choices, ServiceLogs(folder=options.log_dir)) as services:
-        yield services.addresses["policy"]
+    logs = ServiceLogs(folder=options.log_dir)
+    try:
+        async with run_services(choices, logs) as services:
+            yield services.addresses["policy"]
+    finally:
+        # Such as what a policy from a file has raised: its caller is told no more than a number.
+        if logs.has_lost_errors:
+            message = "earvoice: the services logged errors: --log-dir FOLDER keeps their logs"
+            print(message, file=sys.stderr, flush=True)
 
 
 def _policy_settings(options: argparse.Namespace) -> dict[str, str]:

@@ -48,3 +48,15 @@ async def test_a_folder_gets_a_file_each(tmp_path, capfd):
     logs.close()
     assert (tmp_path / "logs" / "encoder.log").read_text() == "hello\n"
     assert capfd.readouterr().err == ""
+
+
+async def test_errors_that_nobody_reads_are_noted(tmp_path):
+    """So that a command can say where to find them; those that are kept or shown need no word."""
+    error = b'{"time": "", "level": "ERROR", "service": "policy", "message": "bug"}\n'
+    lost, kept = ServiceLogs(), ServiceLogs(folder=tmp_path)
+    await pump(lost.relay("encoder"), b'{"level": "WARNING"}\n')
+    assert not lost.has_lost_errors
+    for logs in (lost, kept):
+        await pump(logs.relay("policy"), error)
+        logs.close()
+    assert (lost.has_lost_errors, kept.has_lost_errors) == (True, False)
