@@ -142,6 +142,11 @@ class TranslationOptions:
             value = getattr(self, name)
             if value is not None and not isinstance(value, Integral):
                 raise ParameterError(name, value, "a whole number")
+        # On the wire 0 is the same as no choice.
+        if self.beam_size == 0:
+            raise ParameterError("beam_size", 0, "1 to 16")
+        if self.stall_timeout_s <= 0:
+            raise ParameterError("stall_timeout_s", self.stall_timeout_s, "more than 0")
 
 
 def write_config(options: TranslationOptions, resume_token: bytes = b"") -> api.StreamingConfig:

@@ -93,8 +93,11 @@ async def _read_start(frames: AsyncIterator[Frame]) -> tuple[str, Frame] | None:
     name = ""
     async for kind, content in frames:
         if not name:
-            if kind != CALL_ID or len(content) != UUID_BYTES:
+            if kind != CALL_ID:
                 raise OutOfOrderError(f"a frame of kind {kind:#04x} came before the call's UUID")
+            if len(content) != UUID_BYTES:
+                message = f"the call's UUID has {len(content)} bytes; allowed: {UUID_BYTES}"
+                raise InvalidAudioError(message)
             name = str(uuid.UUID(bytes=content))
         elif kind in RATES_HZ:
             return name, (kind, content)

@@ -78,13 +78,16 @@ def _backends(settings: PolicySettings, turns: LoopLagSelector) -> Backends:
 def build_authenticator(settings: PolicySettings) -> Authenticator | None:
     """Return what identifies callers; None where nobody needs a token."""
     known: list[Authenticator] = []
+    source = ""
     try:
         if settings.auth_tokens_file:
+            source = f"{settings.variable('auth_tokens_file')} = {settings.auth_tokens_file}: "
             known.append(token_file(settings.auth_tokens_file))
         if settings.checks_jwts:
+            source = ""
             known.append(_jwt_verifier(settings))
     except (OSError, ValueError) as error:
-        raise SettingsError(f"tokens cannot be checked: {error}") from error
+        raise SettingsError(f"tokens cannot be checked: {source}{error}") from error
     return first_to_know(known) if known else None
 
 

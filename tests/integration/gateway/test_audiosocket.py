@@ -103,7 +103,7 @@ async def test_a_line_that_breaks_is_heard_to_the_end():
     ("frames", "told"),
     [
         ([(0x10, SOUND)], "before the call's UUID"),
-        ([(0x01, b"short")], "before the call's UUID"),
+        ([(0x01, b"short")], "the call's UUID has 5 bytes; allowed: 16"),
         ([NAMED, (0x20, SOUND)], "kind 0x20"),
         ([NAMED, (0x10, SOUND), (0x12, SOUND)], "kind 0x12"),
     ],

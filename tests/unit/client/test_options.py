@@ -33,6 +33,8 @@ from tests.unit.client.policies import POLICY
         ({"commit_unit": "words"}, "commit_unit = 'words' .*allowed: word, token"),
         ({"segment_ms": 800.0}, r"segment_ms = 800\.0 .*allowed: a whole number"),
         ({"beam_size": "4"}, "beam_size = '4' .*allowed: a whole number"),
+        ({"beam_size": 0}, "beam_size = 0 .*allowed: 1 to 16"),
+        ({"stall_timeout_s": 0}, "stall_timeout_s = 0 .*allowed: more than 0"),
     ],
 )
 def test_what_cannot_be_written_is_told_at_once(choices, told):

@@ -6,6 +6,7 @@ import pytest
 
 from earvoice.encoder.settings import EncoderSettings
 from earvoice.gateway.settings import GatewaySettings
+from earvoice.policy.server import build_authenticator
 from earvoice.policy.settings import PolicySettings
 from earvoice.runtime.settings import SettingsError, load_settings
 
@@ -158,3 +159,14 @@ def test_a_blank_secret_is_none(monkeypatch, blank):
     monkeypatch.setenv("EARVOICE_ENCODER_ACCESS_TOKEN", blank)
     with pytest.raises(SettingsError, match="ACCESS_TOKEN is blank"):
         load_settings(EncoderSettings)
+
+
+@pytest.mark.parametrize("content", ["calls a-token-in-the-clear\n", None])
+def test_a_file_of_tokens_that_cannot_be_read_is_named(tmp_path, content):
+    """With the variable that gives it, whatever is wrong with it."""
+    tokens = tmp_path / "tokens"
+    if content is not None:
+        tokens.write_text(content)
+    settings = load_settings(PolicySettings, auth_tokens_file=tokens)
+    with pytest.raises(SettingsError, match=f"EARVOICE_POLICY_AUTH_TOKENS_FILE = {tokens}: "):
+        build_authenticator(settings)
