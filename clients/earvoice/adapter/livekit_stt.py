@@ -25,11 +25,13 @@ from livekit.agents import (
 from livekit.agents.types import NOT_GIVEN, NotGivenOr, TimedString
 from livekit.agents.utils import AudioBuffer
 
+from earvoice.adapter.stretches import Stretches
 from earvoice.client import (
     Committed,
     CommittedWord,
     EndOfUtterance,
     Started,
+    Summary,
     Tentative,
     TranslationClient,
     TranslationError,
@@ -125,17 +127,21 @@ class EarvoiceStream(stt.RecognizeStream):  # type: ignore[misc]
     ) -> None:
         super().__init__(stt=ears, conn_options=conn_options)
         self._client, self._options = client, options
-        self._first: rtc.AudioFrame | None = None
+        self._sound = Stretches(self._receive)
 
     async def _run(self) -> None:
-        # A session that could not begin is tried again with the same audio.
-        self._first = self._first or await anext(self._frames(), None)
-        if self._first is None:
-            return
-        options = replace(self._options, audio=_format_of(self._first))
-        reading = _Reading(self.start_time_offset)
+        offset_s = self.start_time_offset
+        while await self._sound.wait():
+            offset_s += await self._hear(offset_s)
+
+    async def _hear(self, offset_s: float) -> float:
+        """Translate a stretch of sound, which begins there; return how long it is."""
+        assert self._sound.next is not None  # noqa: S101 - it has been waited for
+        options = replace(self._options, audio=_format_of(self._sound.next))
+        reading = _Reading(offset_s)
         words: list[CommittedWord] = []
         has_begun = False
+        duration_s = 0.0
         async for event in _translated(self._client, self._audio(), options):
             reading.read(event)
             if isinstance(event, Committed | Tentative):
@@ -154,22 +160,24 @@ class EarvoiceStream(stt.RecognizeStream):  # type: ignore[misc]
                 words, has_begun = [], False
                 usage = stt.RecognitionUsage((event.end_ms - event.start_ms) / 1000)
                 self._tell(stt.SpeechEventType.RECOGNITION_USAGE, recognition_usage=usage)
+            if isinstance(event, Summary):
+                duration_s = event.audio_ms / 1000
+        return duration_s
 
     def _tell(
         self, kind: stt.SpeechEventType, said: Sequence[stt.SpeechData] = (), **more: Any
     ) -> None:
         self._event_ch.send_nowait(stt.SpeechEvent(kind, alternatives=[*said], **more))
 
-    async def _frames(self) -> AsyncIterator[rtc.AudioFrame]:
+    async def _receive(self) -> rtc.AudioFrame | None:
         async for frame in self._input_ch:
             # A flush asks for nothing: pauses end utterances, and the services find them.
             if isinstance(frame, rtc.AudioFrame):
-                yield frame
+                return frame
+        return None
 
     async def _audio(self) -> AsyncIterator[bytes]:
-        if self._first is not None:
-            yield bytes(self._first.data)
-        async for frame in self._frames():
+        async for frame in self._sound.chunks():
             yield bytes(frame.data)
 
 

@@ -8,7 +8,7 @@ a voice after this processor interprets while the speaker is still talking.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -29,6 +29,7 @@ from pipecat.services.stt_service import STTService
 from pipecat.transcriptions.language import Language
 from pipecat.utils.time import time_now_iso8601
 
+from earvoice.adapter.stretches import Stretches
 from earvoice.client import (
     Committed,
     CommittedWord,
@@ -78,7 +79,6 @@ class EarvoiceSTTService(STTService):  # type: ignore[misc]  # the type checker 
         self._client = connect(server, tls=tls, token=token)
         self._options = options
         self._audio: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._has_ended = False
         self._listening: asyncio.Task[None] | None = None
         self._source = self._target = ""
         self._words: list[CommittedWord] = []
@@ -97,7 +97,6 @@ class EarvoiceSTTService(STTService):  # type: ignore[misc]  # the type checker 
 
     async def stop(self, frame: EndFrame) -> None:
         """End the audio, and wait for its last words: they come before the end of the pipeline."""
-        self._has_ended = True
         self._audio.put_nowait(None)
         if self._listening is not None:
             await self._listening
@@ -125,12 +124,12 @@ class EarvoiceSTTService(STTService):  # type: ignore[misc]  # the type checker 
 
     async def _listen(self) -> None:
         """Translate until the audio ends, in a new session where one could not go on."""
-        options = replace(
-            self._options, audio=AudioFormat("linear16", self.sample_rate), paced=True
-        )
-        while True:
+        audio_format = AudioFormat("linear16", self.sample_rate)
+        options = replace(self._options, audio=audio_format, paced=True)
+        sound = Stretches(self._audio.get)
+        while await sound.wait():
             try:
-                async with aclosing(self._client.translate(self._queued(), options)) as events:
+                async with aclosing(self._client.translate(sound.chunks(), options)) as events:
                     async for event in events:
                         await self._tell(event)
             except TranslationError as error:
@@ -138,15 +137,9 @@ class EarvoiceSTTService(STTService):  # type: ignore[misc]  # the type checker 
                 await self.push_error(
                     str(error), exception=error, force_treat_as_permanent=not error.passing
                 )
-                if self._has_ended or not error.passing:
+                if not error.passing:
                     return
                 await asyncio.sleep(error.retry_after_s or RETRY_AFTER_S)
-            else:
-                return
-
-    async def _queued(self) -> AsyncIterator[bytes]:
-        while (audio := await self._audio.get()) is not None:
-            yield audio
 
     async def _tell(self, event: TranslationEvent) -> None:
         match event:
