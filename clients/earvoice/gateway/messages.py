@@ -86,6 +86,7 @@ class StartMessage:
         container: the audio comes in a container, such as WebM; ``config`` has the format that it
             is decoded to.
         marks: how the published captions mark words that may be wrong.
+        alive: the caller is to be told every few seconds that the gateway is there.
         tracks: people whose audio comes apart, each in sessions of their own; "" for one.
     """
 
@@ -95,6 +96,7 @@ class StartMessage:
     resume_points: Mapping[str, ResumePoint] = field(default_factory=dict)
     container: bool = False
     marks: CaptionMarks = NO_MARKS
+    alive: bool = False
     tracks: tuple[str, ...] = ("",)
 
 
@@ -104,7 +106,10 @@ def read_start(text: str) -> StartMessage:
     kind = content.get("type")
     if kind != "start":
         raise InvalidFieldError("type", kind, "start, as the first message")
-    allowed = ("type", "config", "access_token", "publish", "resume", "container", "captions")
+    allowed = (
+        *("type", "config", "access_token", "publish", "resume", "container", "captions"),
+        "alive",
+    )
     for name in content:
         if name not in allowed:
             raise InvalidFieldError("start", name, f"the fields {', '.join(allowed)}")
@@ -115,9 +120,10 @@ def read_start(text: str) -> StartMessage:
     access_token = content.get("access_token", "")
     if not isinstance(access_token, str):
         raise InvalidFieldError("access_token", "(not shown)", "a text")
-    container = content.get("container", False)
-    if not isinstance(container, bool):
-        raise InvalidFieldError("container", container, "true or false")
+    container, alive = content.get("container", False), content.get("alive", False)
+    for name, value in (("container", container), ("alive", alive)):
+        if not isinstance(value, bool):
+            raise InvalidFieldError(name, value, "true or false")
     if container and options.audio.encoding == "words":
         raise InvalidFieldError("container", "true", "false with AUDIO_ENCODING_WORDS")
     if container and content.get("resume"):
@@ -125,7 +131,7 @@ def read_start(text: str) -> StartMessage:
         raise InvalidFieldError("resume", "given", "none with a container")
     resume_points = _read_resume_points(content.get("resume", {}), options.target_languages)
     marks = _read_marks(content.get("captions", {}))
-    return StartMessage(options, access_token, publish, resume_points, container, marks)
+    return StartMessage(options, access_token, publish, resume_points, container, marks, alive)
 
 
 def check_languages(field_name: str, languages: Sequence[str]) -> None:

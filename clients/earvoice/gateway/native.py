@@ -45,10 +45,9 @@ async def serve_speaker(door: Door, connection: Connection, token: str) -> None:
         if start.container:
             audio = ContainerAudio(speaker, start.options.audio)
             group.create_task(audio.run())
-        beside = [
-            group.create_task(_listen(door, connection, speaker, audio)),
-            group.create_task(_show_life(connection)),
-        ]
+        beside = [group.create_task(_listen(door, connection, speaker, audio))]
+        if start.alive:
+            beside.append(group.create_task(_show_life(connection)))
         await speaker.run(tell)
         for task in beside:
             task.cancel()

@@ -153,6 +153,7 @@ async def test_an_update_reaches_the_session():
             "allowed: 1 to 16, each once",
         ),
         (start(publish="a/b"), "INVALID_FIELD", "publish = 'a/b'"),
+        (start(alive=1), "INVALID_FIELD", "alive = 1"),
         (start(resume={"fr": "AAAA"}), "INVALID_FIELD", "resume"),
         (start(resume={"de": "AAAA"}), "INVALID_FIELD", "resume.de"),
     ],
@@ -305,7 +306,7 @@ async def test_who_waits_is_told_that_the_gateway_is_there():
     """Pages cannot see a ping, and a network may pass nothing on any more."""
     async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
         async with speak(address) as websocket:
-            await websocket.send(start())
+            await websocket.send(start(alive=True))
             async with asyncio.timeout(PATIENCE_S):
                 assert json.loads(await websocket.recv())["type"] == "started"
                 assert json.loads(await websocket.recv()) == {"type": "alive"}

@@ -71,6 +71,7 @@ export class TranslationStream {
   startMessage() {
     const message = {
       type: "start",
+      alive: true,
       config: {
         audioEncoding: "AUDIO_ENCODING_LINEAR16",
         sampleRateHertz: this.rateHz,
