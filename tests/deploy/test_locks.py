@@ -56,7 +56,7 @@ def test_everything_that_an_image_needs_is_locked(image: str):
     assert set(locked(image)) == needed(EXTRAS[image])
 
 
-@pytest.mark.parametrize("lock", [*EXTRAS, "engine-cuda", "build"])
+@pytest.mark.parametrize("lock", [*EXTRAS, "engine-cuda"])
 def test_versions_are_those_that_were_tested(lock: str):
     """Where constraints.txt names one."""
     lines = (ROOT / "constraints.txt").read_text().splitlines()
@@ -66,6 +66,14 @@ def test_versions_are_those_that_were_tested(lock: str):
     assert {name: pins[name] for name in pins.keys() & tested.keys()} == {
         name: tested[name] for name in pins.keys() & tested.keys()
     }
+
+
+def test_the_wheel_is_made_by_the_tools_that_make_it_anywhere():
+    """As the build system's requirements say: constraints.txt is not for them."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        wanted = map(Requirement, tomllib.load(file)["build-system"]["requires"])
+    pins = locked("build")
+    assert all(tool.specifier.contains(pins[canonicalize_name(tool.name)]) for tool in wanted)
 
 
 def test_images_install_by_locks_alone():
