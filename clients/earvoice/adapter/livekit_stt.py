@@ -25,7 +25,7 @@ from livekit.agents import (
 from livekit.agents.types import NOT_GIVEN, NotGivenOr, TimedString
 from livekit.agents.utils import AudioBuffer
 
-from earvoice.adapter.stretches import Stretches
+from earvoice.adapter.agent_ears import CAPTIONS, Stretches, text_so_far
 from earvoice.client import (
     Committed,
     CommittedWord,
@@ -42,8 +42,6 @@ from earvoice.client import (
 )
 from earvoice.runtime.audio_format import AudioFormat
 from earvoice.runtime.tls import ChannelTls
-
-CAPTIONS = TranslationOptions(("en",))
 
 
 class EarvoiceSTT(stt.STT):  # type: ignore[misc]  # the type checker does not see LiveKit
@@ -201,7 +199,7 @@ class _Reading:
         self, words: Sequence[CommittedWord], tail: str = "", *, source_text: str = ""
     ) -> list[stt.SpeechData]:
         """Return words, and the tail that may still change, as one alternative."""
-        text = " ".join(filter(None, (join_words(words), tail)))
+        text = text_so_far(words, tail)
         data = stt.SpeechData(language=LanguageCode(self._target), text=text)
         if words:
             timed = self._timed(words)

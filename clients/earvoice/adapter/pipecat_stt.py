@@ -29,7 +29,7 @@ from pipecat.services.stt_service import STTService
 from pipecat.transcriptions.language import Language
 from pipecat.utils.time import time_now_iso8601
 
-from earvoice.adapter.stretches import Stretches
+from earvoice.adapter.agent_ears import CAPTIONS, Stretches, text_so_far
 from earvoice.client import (
     Committed,
     CommittedWord,
@@ -40,12 +40,10 @@ from earvoice.client import (
     TranslationEvent,
     TranslationOptions,
     connect,
-    join_words,
 )
 from earvoice.runtime.audio_format import AudioFormat
 from earvoice.runtime.tls import ChannelTls
 
-CAPTIONS = TranslationOptions(("en",))
 RETRY_AFTER_S = 1.0
 """Where the server does not say when to come again."""
 
@@ -148,7 +146,7 @@ class EarvoiceSTTService(STTService):  # type: ignore[misc]  # the type checker 
                 (self._target,) = options.target_languages
             case Committed(words=words) if self._target == self._source:
                 self._words += words
-                await self._push(InterimTranscriptionFrame, join_words(self._words))
+                await self._push(InterimTranscriptionFrame, text_so_far(self._words))
             case Committed(words=words):
                 if not self._words:
                     await self.push_frame(LLMFullResponseStartFrame())
@@ -157,8 +155,7 @@ class EarvoiceSTTService(STTService):  # type: ignore[misc]  # the type checker 
                     blank = " " if word.starts_word else ""
                     await self._push(TranslationFrame, blank + word.text)
             case Tentative(text=text) if self._target == self._source:
-                said = " ".join(filter(None, (join_words(self._words), text)))
-                await self._push(InterimTranscriptionFrame, said)
+                await self._push(InterimTranscriptionFrame, text_so_far(self._words, text))
             case EndOfUtterance():
                 await self._end_utterance()
 
@@ -168,7 +165,7 @@ class EarvoiceSTTService(STTService):  # type: ignore[misc]  # the type checker 
             return
         await self.emit_stt_usage_metrics()
         if self._target == self._source:
-            await self._push(TranscriptionFrame, join_words(words), finalized=True)
+            await self._push(TranscriptionFrame, text_so_far(words), finalized=True)
         else:
             await self.push_frame(LLMFullResponseEndFrame())
 

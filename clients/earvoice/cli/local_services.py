@@ -203,26 +203,30 @@ class LocalServices:
         self._check_ports(settings)
 
     def _check_ports(self, settings: Mapping[str, ProcessSettings]) -> None:
+        fields = (
+            (service, own, name)
+            for service, own in settings.items()
+            for name in type(own).model_fields
+            if name.endswith("port")
+        )
         taken: dict[tuple[str, int], str] = {}
-        for service, own in settings.items():
-            for name in type(own).model_fields:
-                if not name.endswith("port"):
-                    continue
-                port = self._choices.ports.get(service, 0) if name == "port" else None
-                port = getattr(own, name) if port is None else port
-                if not port:
-                    continue
-                address = reachable_host(getattr(own, own.host_field(name))), port
-                owner = f"the {service}" if name == "port" else own.variable(name)
-                if address in taken:
-                    raise CommandError(f"port {port} is given to {taken[address]} and {owner}")
-                taken[address] = owner
-                with suppress(OSError), socket.create_connection(address, PROBE_S):
-                    raise CommandError(
-                        f"port {port} of {owner} is taken: something listens there already; give "
-                        f"another, or 0 for {'any' if name == 'port' else 'none'}",
-                        ExitCode.SERVICES,
-                    )
+        for service, own, name in fields:
+            is_main = name == "port"
+            port = self._choices.ports.get(service, 0) if is_main else None
+            port = getattr(own, name) if port is None else port
+            if not port:
+                continue
+            address = reachable_host(getattr(own, own.host_field(name))), port
+            owner = f"the {service}" if is_main else own.variable(name)
+            if address in taken:
+                raise CommandError(f"port {port} is given to {taken[address]} and {owner}")
+            taken[address] = owner
+            with suppress(OSError), socket.create_connection(address, PROBE_S):
+                raise CommandError(
+                    f"port {port} of {owner} is taken: something listens there already; give "
+                    f"another, or 0 for {'any' if is_main else 'none'}",
+                    ExitCode.SERVICES,
+                )
 
     async def watch(self) -> None:
         """Never return; raise whatever ends the supervision unexpectedly."""

@@ -106,13 +106,10 @@ def read_start(text: str) -> StartMessage:
     kind = content.get("type")
     if kind != "start":
         raise InvalidFieldError("type", kind, "start, as the first message")
-    allowed = (
-        *("type", "config", "access_token", "publish", "resume", "container", "captions"),
-        "alive",
-    )
+    fields = "type, config, access_token, publish, resume, container, captions, alive"
     for name in content:
-        if name not in allowed:
-            raise InvalidFieldError("start", name, f"the fields {', '.join(allowed)}")
+        if name not in fields.split(", "):
+            raise InvalidFieldError("start", name, f"the fields {fields}")
     options = _read_options(content.get("config"))
     publish = content.get("publish", "")
     if publish != "":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 from earvoice.api.v1 import speech_translation_service_pb2_grpc as public_grpc
 from earvoice.policies.registry import (
@@ -78,17 +79,21 @@ def _backends(settings: PolicySettings, turns: LoopLagSelector) -> Backends:
 def build_authenticator(settings: PolicySettings) -> Authenticator | None:
     """Return what identifies callers; None where nobody needs a token."""
     known: list[Authenticator] = []
-    source = ""
     try:
         if settings.auth_tokens_file:
-            source = f"{settings.variable('auth_tokens_file')} = {settings.auth_tokens_file}: "
-            known.append(token_file(settings.auth_tokens_file))
+            known.append(_token_file(settings, settings.auth_tokens_file))
         if settings.checks_jwts:
-            source = ""
             known.append(_jwt_verifier(settings))
     except (OSError, ValueError) as error:
-        raise SettingsError(f"tokens cannot be checked: {source}{error}") from error
+        raise SettingsError(f"tokens cannot be checked: {error}") from error
     return first_to_know(known) if known else None
+
+
+def _token_file(settings: PolicySettings, path: Path) -> Authenticator:
+    try:
+        return token_file(path)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{settings.variable('auth_tokens_file')} = {path}: {error}") from error
 
 
 def _jwt_verifier(settings: PolicySettings) -> Authenticator:

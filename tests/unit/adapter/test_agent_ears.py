@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
-from earvoice.adapter.stretches import Stretches
+from earvoice.adapter.agent_ears import Stretches
 
 
 async def heard(stretches: Stretches[str]) -> list[str]:

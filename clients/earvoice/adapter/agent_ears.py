@@ -1,13 +1,19 @@
-"""Sound that stops for a while, as of a microphone that is muted: a session for each stretch."""
+"""What the ears of LiveKit's and Pipecat's agents have in common.
+
+A call's sound may stop for a while, as of a microphone that is muted: each stretch is a session.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
+
+from earvoice.client import CommittedWord, TranslationOptions, join_words
 
 Sound = TypeVar("Sound")
 
+CAPTIONS = TranslationOptions(("en",))
 QUIET_S = 5.0
 """A stretch ends once no sound has come for so long; silence is sound. Its last words are released
 then, and no server has to end a session for being idle."""
@@ -51,3 +57,8 @@ class Stretches(Generic[Sound]):
     async def _fetch(self) -> None:
         self.next = await self._receive()
         self._has_ended = self.next is None
+
+
+def text_so_far(words: Sequence[CommittedWord], tail: str = "") -> str:
+    """Return an utterance's words, and the tail that may still change."""
+    return " ".join(filter(None, (join_words(words), tail)))
