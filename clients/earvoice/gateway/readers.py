@@ -34,8 +34,10 @@ _PLAYLIST_TYPE = "application/vnd.apple.mpegurl"
 _FOR_PLAYERS = {"Access-Control-Allow-Origin": "*", "Cache-Control": "no-cache"}
 _LONGEST_BODY_BYTES = 16 << 20
 """A day of words."""
-_HEARTBEAT_S = 15.0
+_HEARTBEAT_S = 5.0
 _MOST_DIGITS = 15
+ALIVE = "event: alive\ndata:\n\n"
+"""When a stream has no news: pages cannot see comments, nor a connection that is dead."""
 
 
 def reader_routes(door: Door) -> list[Route]:
@@ -190,7 +192,7 @@ class _EventStream(Response):
             headers = {"status": self.status_code, "headers": self.raw_headers}
             await send({"type": "http.response.start", **headers})
             async for message in self._messages_for(scope["method"]):
-                await write(f"data: {message}\n\n" if message else ": still here\n\n")
+                await write(f"data: {message}\n\n" if message else ALIVE)
             await end()
 
         async def end() -> None:

@@ -281,6 +281,37 @@ async def test_a_network_that_passes_nothing_on_is_a_lost_connection():
         assert len(sockets) > 1
 
 
+async def test_nobody_has_to_wait_for_the_last_words():
+    """Whoever has stopped while the network is away may stop once more."""
+    async with opened(ScriptedService()) as (page, _, _):
+        async with open_proxy(urlsplit(page.url).netloc) as network:
+            await page.goto(f"http://{network.address}/?to=de&autostart=1")
+            await page.locator("#status", has_text="Live").wait_for(timeout=PATIENCE_MS)
+            network.swallow()
+            await page.locator("#start", has_text="Stop").click()
+            await page.locator("#start", has_text="Do not wait").click()
+            told = page.locator("#status[data-kind=error]", has_text="the last words may be")
+            await told.wait_for(timeout=PATIENCE_MS)
+            assert await page.locator("#start").inner_text() == "Start"
+
+
+async def test_a_reader_notices_a_network_that_passes_nothing_on():
+    """It tells so instead of showing old lines as live, and goes on when it can."""
+    async with opened(ScriptedService([" gut"]), "?to=de&publish=hall") as (page, _, _):
+        await page.locator("#start").click()
+        await page.locator(".word").wait_for(timeout=PATIENCE_MS)
+        async with open_proxy(urlsplit(page.url).netloc) as network:
+            reader = await page.context.new_page()
+            await reader.goto(f"http://{network.address}/?stream=hall")
+            live = reader.locator("#status", has_text="Live")
+            await live.wait_for(timeout=PATIENCE_MS)
+            network.swallow()
+            waiting = reader.locator("#status", has_text="Waiting for the stream…")
+            await waiting.wait_for(timeout=PATIENCE_MS)
+            network.release()
+            await live.wait_for(timeout=PATIENCE_MS)
+
+
 async def test_sound_that_does_not_get_through_is_told():
     """A network may be too slow for it; the connection stays."""
     async with opened(ScriptedService()) as (page, sockets, _):

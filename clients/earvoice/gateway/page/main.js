@@ -21,6 +21,7 @@ const DEFAULT_SIZE = 28; // pixels
 const RECENT_LAGS = 20;
 const RETRY_PAUSE_MS = 2000;
 const NEXT_STREAM_PAUSE_MS = 10_000;
+const LONGEST_SILENCE_S = 15; // the gateway tells readers every five seconds that it is there
 let source = null;
 let stream = null;
 let areOfRecording = false; // the captions: they are a recording's own, and count from its beginning
@@ -161,6 +162,7 @@ async function stop() {
   const [sound, ending] = [source, stream];
   source = null;
   say("Finishing…");
+  element("start").textContent = "Do not wait";
   await sound.stop();
   ending.end();
 }
@@ -217,10 +219,28 @@ function read(name) {
 function listen(address, probe, isOver = false) {
   const events = new EventSource(address);
   let heldLines = null;
-  events.onopen = () => isOver || say("Live", "live");
+  let silence = 0; // seconds
+  const watch = setInterval(() => {
+    silence += 1;
+    if (silence <= LONGEST_SILENCE_S) return;
+    say("Waiting for the stream…");
+    leave();
+    listen(address, probe, isOver);
+  }, 1000);
+  const leave = () => {
+    clearInterval(watch);
+    events.close();
+  };
+  events.addEventListener("alive", () => { silence = 0; });
+  events.onopen = () => {
+    silence = 0;
+    if (!isOver) say("Live", "live");
+  };
   events.onerror = async () => {
     say("Waiting for the stream…");
+    silence = 0; // the browser comes back by itself, or an error is read below
     if (events.readyState !== EventSource.CLOSED) return;
+    leave();
     const answer = await fetch(probe, { headers }).catch(() => null);
     if (answer && [401, 403].includes(answer.status)) {
       say((await answer.json()).error.message);
@@ -230,10 +250,11 @@ function listen(address, probe, isOver = false) {
     }
   };
   events.onmessage = ({ data }) => {
+    silence = 0;
     const event = JSON.parse(data);
     if (event.type === "end") {
       say("The stream has ended.");
-      events.close();
+      leave();
       // Spread, so that not all readers ask at once.
       setTimeout(() => listen(address, probe, true), NEXT_STREAM_PAUSE_MS * (1 + Math.random()));
     } else if (event.type === "lines" && isOver) {
@@ -274,7 +295,7 @@ async function download(format) {
 
 element("controls").addEventListener("submit", (event) => {
   event.preventDefault();
-  if (stream) return stop();
+  if (stream) return source ? stop() : stream.close();
   const kind = element("source").value;
   if (kind === "file") return element("file").click();
   return start(kind === "tab" ? openTab : openMicrophone);

@@ -34,9 +34,12 @@ export class TranslationStream {
     if (this.isStarted) this.flush();
   }
 
+  // Waits for no more words.
   close() {
-    this.isClosed = true;
+    clearTimeout(this.comingBack);
+    this.leave();
     this.socket.close(1000);
+    this.onEnd("Stopped: the last words may be missing.");
   }
 
   open() {
@@ -58,14 +61,19 @@ export class TranslationStream {
   look() {
     this.silence += 1;
     if (this.silence > LONGEST_SILENCE_S) {
-      const { socket } = this;
-      socket.onopen = socket.onmessage = socket.onclose = null; // which may come much later
-      socket.close(GIVEN_UP);
+      this.leave();
+      this.socket.close(GIVEN_UP);
       return this.lose({ code: GIVEN_UP });
     }
     const isLate = this.socket.bufferedAmount > LATE_S * this.rateHz * 2;
     if (isLate !== this.isLate) this.onLate?.(isLate);
     this.isLate = isLate;
+  }
+
+  // Takes nothing more from the socket: its close may be told much later.
+  leave() {
+    clearInterval(this.watch);
+    this.socket.onopen = this.socket.onmessage = this.socket.onclose = null;
   }
 
   startMessage() {
@@ -141,7 +149,7 @@ export class TranslationStream {
   lose(event) {
     clearInterval(this.watch);
     this.isStarted = this.hasToldEnd = false; // what comes meanwhile waits for the next socket
-    if (this.isClosed || this.summaries === this.languages.length) return this.onEnd(null);
+    if (this.summaries === this.languages.length) return this.onEnd(null);
     const mayPass = this.failure ? this.failure.advice !== "give up" : event.code !== 1008;
     if (!mayPass || this.placeless.size || this.tries >= TRIES) {
       return this.onEnd(this.failure?.message || event.reason || "The connection was lost.");
@@ -153,6 +161,6 @@ export class TranslationStream {
     this.onLost(this.failure?.message);
     this.failure = undefined;
     this.summaries = 0;
-    setTimeout(() => this.isClosed || this.open(), pause);
+    this.comingBack = setTimeout(() => this.open(), pause);
   }
 }
