@@ -71,7 +71,8 @@ async def _serve(settings: GatewaySettings) -> None:
     calls = await _serve_calls(door) if settings.audiosocket_port else None
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     address = address_of(*listener.getsockname()[:2])
-    logging.getLogger(__name__).info("listening", extra={"address": address})
+    uses_tls = settings.tls_certificate_file is not None
+    logging.getLogger(__name__).info("listening", extra={"address": address, "tls": uses_tls})
     if settings.address_file is not None:
         # The socket listens already: early callers wait in its backlog.
         with atomic_write(settings.address_file) as partial:

@@ -53,6 +53,7 @@ class SessionLimit:
         self._tenant_limit = tenant_limit
         self._descriptors_left = descriptors_left
         self._active_by_tenant: Counter[str] = Counter()
+        self._full_tenants: set[str] = set()
         self._next_retry_ms = retry_schedule()
         self.active = 0
         self.refused: Counter[str] = Counter()
@@ -72,6 +73,7 @@ class SessionLimit:
         finally:
             self.active -= 1
             self._active_by_tenant -= Counter([tenant])
+            self._full_tenants.discard(tenant)
             if self.active == 0:
                 self._idle.set()
 
@@ -94,10 +96,18 @@ class SessionLimit:
         if self.active >= self.limit:
             return SessionLimitError.reason, self._full("sessions", self.limit)
         if self._tenant_limit and self._active_by_tenant[tenant] >= self._tenant_limit:
+            self._note_full(tenant)
             return TENANT_LIMIT, self._full("sessions of this tenant", self._tenant_limit)
         if self._descriptors_left() < SPARE_DESCRIPTORS:
             return SessionLimitError.reason, self._full("file descriptors", descriptor_limit())
         return None
+
+    def _note_full(self, tenant: str) -> None:
+        """Log the first refusal since one of the tenant's sessions ended: many may follow."""
+        if tenant not in self._full_tenants:
+            self._full_tenants.add(tenant)
+            limit = {"limit": self._tenant_limit}
+            _LOG.warning("a tenant has all the sessions that it may have", extra=limit)
 
     def _full(self, what: str, limit: int) -> SessionLimitError:
         message = f"{limit} of {limit} {what} are taken"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 
 import pytest
 from hypothesis import given
@@ -96,6 +97,21 @@ def test_a_tenant_has_its_own_limit():
     limit = SessionLimit(10, tenant_limit=1)
     asyncio.run(check())
     assert limit.refused == {"TENANT_LIMIT": 1}
+
+
+def test_a_tenant_at_its_limit_is_logged_once_until_it_has_room_again(caplog):
+    """Its callers come again and again; whose limit it is stands in every line."""
+
+    def refuse(times: int) -> None:
+        with limit.admit():
+            for _ in range(times):
+                with pytest.raises(SessionLimitError):
+                    limit.check()
+
+    limit = SessionLimit(10, tenant_limit=1)
+    contextvars.copy_context().run(lambda: (set_tenant("calls"), refuse(3), refuse(2)))
+    told = [record.getMessage() for record in caplog.records]
+    assert told == ["a tenant has all the sessions that it may have"] * 2
 
 
 def test_a_limit_that_is_measured_later_counts_from_then_on():
