@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 BYTES_PER_SAMPLE, BYTES_PER_STATE_VALUE = 2, 4
 # Share of a core of the test machine, from live_streams.py.
-POLICY_CORES, ENCODER_CORES, DECODER_CORES = 0.023, 0.104, 0.221
+POLICY_CORES, ENCODER_CORES, DECODER_CORES = 0.017, 0.086, 0.133
 
 
 @dataclass(frozen=True)
