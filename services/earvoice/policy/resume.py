@@ -251,6 +251,7 @@ def _write_utterance(
     message.word_end_deltas.extend([b - a for a, b in itertools.pairwise(ends)])
     message.written_words = utterance.written_word_count
     message.written_tokens = utterance.written_token_count
+    message.written_letters = utterance.written_letter_count
     message.spoken_for_sample = utterance.spoken_for_sample
     message.is_closed = utterance.is_closed
     message.is_understood = utterance.is_understood
@@ -302,6 +303,7 @@ def _read_utterance(message: resume_pb.ResumeUtterance, origin_ms: float) -> Utt
         word_end_samples=tuple(ends[1:]),
         written_word_count=message.written_words,
         written_token_count=message.written_tokens,
+        written_letter_count=message.written_letters,
         spoken_for_sample=message.spoken_for_sample,
         is_closed=message.is_closed,
         held=held_word if message.HasField("held") else None,

@@ -212,7 +212,7 @@ async def translate(
     if options.sends_hypotheses:
         timeline.hypothesis_tokens = tuple(hypothesis.token_ids)
     # A tail that may turn out not to be understood is not shown either.
-    shows_tail = not final and (utterance.is_understood or not options.confidence.least)
+    shows_tail = not final and (utterance.shows_tail or not options.confidence.least)
     return words, _tail(utterance, hypothesis.tokens[count:]) if shows_tail else "", reading
 
 

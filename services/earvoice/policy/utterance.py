@@ -21,6 +21,8 @@ confidence of the words; from the second on, a few words may open an utterance; 
 hear different things, as when nobody speaks the language."""
 FEW_LETTER_COUNT = 8
 """Up to this many are not compared, only counted: see `agreement`."""
+LEAST_HEARD_SHARE = 0.45
+"""Letters that the encoder has heard, per letter written, with which an utterance goes on."""
 LEAST_LETTER_COUNT, MOST_LETTER_COUNT = 4, 200
 """Fewest that can be compared before a number; most that are compared, however long the text."""
 _FIGURES = re.compile(r"\S*\d")
@@ -36,13 +38,14 @@ class UtteranceState:
         kept: committed tokens that are not forgotten, without attention: the forced prefix.
         word_end_samples: where the audio of each committed word ends, for words that attend to
             kept audio.
-        written_word_count: words committed, forgotten ones included; likewise for tokens.
+        written_word_count: words committed, forgotten ones included; likewise for tokens and for
+            letters, which figures are among.
         spoken_for_sample: committed tokens attend to audio up to here.
         is_closed: whether an end of sentence has been committed.
         held: committed text that waits for the end of its word; None for nothing.
         memory: what its policy remembers.
-        is_understood: whether its words are released. They are held back until their mean
-            confidence suffices; from then on none is.
+        is_understood: whether it has been understood. Before that its words are held back, and
+            after it only while the encoder hears too little of them.
         is_in_sentence: whether its text ends within a sentence, as far as it has been heard.
     """
 
@@ -55,6 +58,7 @@ class UtteranceState:
     word_end_samples: tuple[int, ...] = ()
     written_word_count: int = 0
     written_token_count: int = 0
+    written_letter_count: int = 0
     spoken_for_sample: int = 0
     is_closed: bool = False
     held: Word | None = None
@@ -93,12 +97,17 @@ class Utterance(UtteranceState):
         return UtteranceState(**state | {"memory": self.policy.snapshot()})
 
     @property
+    def shows_tail(self) -> bool:
+        """Whether what may follow may be told: its words would not be held back."""
+        return self.is_understood and not self._held_back
+
+    @property
     def prefix(self) -> tuple[int, ...]:
         return tuple([token.token_id for token in self.kept])
 
     @property
     def not_understood(self) -> tuple[int, int] | None:
-        """Start and end of the audio that the words never released attend to."""
+        """Start and end of the audio that the words held back attend to."""
         if not self._held_back:
             return None
         return (
@@ -143,6 +152,7 @@ class Utterance(UtteranceState):
             if token.starts_word:
                 self.word_end_samples += (end,)
                 self.written_word_count += 1
+            self.written_letter_count += len(_letters(token.text.decode(errors="replace")))
         self.written_token_count += len(tokens)
         if tokens:
             self._looping_segment_count = 0
@@ -156,12 +166,14 @@ class Utterance(UtteranceState):
                 Word(token.text, token.starts_word, self.index, 0, 0, now, token.log_probability)
                 for token in hypothesis.source
             ]
-        self.is_understood = self.is_understood or self._understands(
-            words, evidence, confidence, final=final
-        )
-        if not self.is_understood:
+        if self.is_understood:
+            releases = self._is_heard(evidence, confidence, final=final)
+        else:
+            releases = self._understands(words, evidence, confidence, final=final)
+        if not releases:
             self._held_back = words
             return []
+        self.is_understood = True
         self._held_back = []
         if words:
             # A snapshot follows, which has no count: `snapshot`.
@@ -202,10 +214,8 @@ class Utterance(UtteranceState):
         is_alone = sum(word.starts_word for word in words) == 1 and not final
         waits = is_alone and confidence.least > 0
         is_sure = sure >= confidence.least * len(words) and not waits
-        # What the encoder heard is compared too, unless audio has been forgotten.
-        transcript = evidence.source_transcript if final else evidence.partial_transcript
-        is_heard = bool(transcript) or evidence.hears_nothing
-        if not confidence.compares or not is_heard or self.start_sample > self.begin_sample:
+        transcript = self._heard(evidence, confidence, final=final)
+        if transcript is None:
             return is_sure
         if not final:
             return is_sure and likeness(words, transcript) >= OPENING_LIKENESS
@@ -214,6 +224,22 @@ class Utterance(UtteranceState):
         # The surer the words are, the less alike they need to be.
         least = max(DIFFERING_LIKENESS, AGREEING_LIKENESS - sure / len(words) * 2 / 3)
         return likeness(words, transcript, whole=True) >= least
+
+    def _is_heard(self, evidence: Evidence, confidence: Confidence, *, final: bool) -> bool:
+        """Whether the encoder, too, hears an utterance go on that is understood so far."""
+        transcript = self._heard(evidence, confidence, final=final)
+        if transcript is None:
+            return True
+        count = len(_letters(_text_of(self._translated))) or self.written_letter_count
+        return count <= FEW_LETTER_COUNT or len(_letters(transcript)) >= LEAST_HEARD_SHARE * count
+
+    def _heard(self, evidence: Evidence, confidence: Confidence, *, final: bool) -> str | None:
+        """What the encoder heard; None where it is not compared, as when audio is forgotten."""
+        transcript = evidence.source_transcript if final else evidence.partial_transcript
+        is_told = bool(transcript) or evidence.hears_nothing
+        if not confidence.compares or not is_told or self.start_sample > self.begin_sample:
+            return None
+        return transcript
 
     def forget(self, token_count: int, start_sample: int) -> None:
         """Forget committed tokens, and the audio before a position."""
