@@ -355,7 +355,7 @@ def test_what_encoder_and_decoder_hear_unlike_is_not_understood(partial: str, co
 def test_an_utterance_goes_on_only_as_long_as_the_encoder_hears_it(
     texts: tuple[str, ...], count: int
 ):
-    """Another language may begin with a word that sounds like one of ours; few letters may do so."""
+    """Another language may begin with a word that sounds like one of ours."""
     options = with_options(confidence=Confidence(least=0.5, by_agreement=True))
 
     def say(number: int, states: int):
