@@ -174,8 +174,9 @@ def _part_type(wanted: Any, field: FieldInfo) -> str:
         return values[0] if len(values) == 1 else f"one of {', '.join(values)}"
     metadata = field.metadata
     if get_origin(wanted) is Annotated:
-        wanted, inner = get_args(wanted)
-        metadata = inner.metadata
+        wanted, *inner = get_args(wanted)
+        for part in inner:  # validators have no metadata
+            metadata = [*metadata, *getattr(part, "metadata", ())]
     unit = "entries" if get_origin(wanted) is tuple else "characters"
     return NAMES[wanted] + _range_of(metadata, unit)
 

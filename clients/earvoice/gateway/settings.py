@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from earvoice.runtime.settings import Port, ProcessSettings, check_sendable
+from earvoice.runtime.settings import Port, ProcessSettings, SentSecret
 from earvoice.runtime.tls import ChannelTls
 
 SIGNING_KEY_BYTES = 32
@@ -39,7 +39,7 @@ class GatewaySettings(ProcessSettings):
         "",
         description="Name in the policy service's certificate; empty for the host of its address.",
     )
-    server_token: SecretStr | None = Field(
+    server_token: SentSecret | None = Field(
         None,
         description="Bearer token sent to the policy service for callers whom the gateway itself "
         "lets in: with one of its own tokens, or by telephone.",
@@ -101,11 +101,6 @@ class GatewaySettings(ProcessSettings):
     stream_linger_ms: Annotated[int, Field(ge=0, le=86_400_000)] = Field(
         600_000, description="Milliseconds for which a published stream can be read after its end."
     )
-
-    @field_validator("server_token")
-    @classmethod
-    def _check_token(cls, secret: SecretStr | None) -> SecretStr | None:
-        return check_sendable(secret)
 
     @model_validator(mode="after")
     def _check_server(self) -> Self:

@@ -14,8 +14,8 @@ from earvoice.runtime.settings import (
     HIGHEST_PORT,
     MOST_SESSIONS,
     Port,
+    SentSecret,
     ServiceSettings,
-    check_sendable,
 )
 from earvoice.runtime.tls import ChannelTls
 
@@ -83,7 +83,7 @@ class PolicySettings(ServiceSettings):
         description="Name in the certificates of encoder and decoder; empty for the host of their "
         "target.",
     )
-    backend_access_token: SecretStr | None = Field(
+    backend_access_token: SentSecret | None = Field(
         None,
         min_length=16,
         description="Secret sent to encoder and decoder: one from their `ACCESS_TOKEN`.",
@@ -198,11 +198,6 @@ class PolicySettings(ServiceSettings):
         if keys is not None:
             parse_keys(keys.get_secret_value())
         return keys
-
-    @field_validator("backend_access_token")
-    @classmethod
-    def _check_token(cls, secret: SecretStr | None) -> SecretStr | None:
-        return check_sendable(secret)
 
     @field_validator("encoder_target", "decoder_target")
     @classmethod

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar, get_args
 
 from pydantic import (
+    AfterValidator,
     Field,
     SecretStr,
     ValidationError,
@@ -114,11 +115,14 @@ class ProcessSettings(BaseSettings):
         return self
 
 
-def check_sendable(secret: SecretStr | None) -> SecretStr | None:
-    """Refuse a secret that callers could not send: a field's validator."""
-    if secret is not None and not is_showable(secret.get_secret_value()):
+def _check_sendable(secret: SecretStr) -> SecretStr:
+    if not is_showable(secret.get_secret_value()):
         raise ValueError("has characters other than printable ASCII, which no header can carry")
     return secret
+
+
+SentSecret = Annotated[SecretStr, AfterValidator(_check_sendable)]
+"""A secret that is sent in a header."""
 
 
 class ServiceSettings(ProcessSettings):
@@ -174,7 +178,7 @@ class ModelSettings(ServiceSettings):
         description="With `auto`, share of the engine's time that all live sessions may take "
         "together.",
     )
-    access_token: SecretStr | None = Field(
+    access_token: SentSecret | None = Field(
         None,
         description="Secret of 16 characters or more that a caller must send; of several, "
         "separated by commas, each is accepted, so that it can be changed without a pause.",
@@ -225,11 +229,6 @@ class ModelSettings(ServiceSettings):
     torch_threads: Annotated[int, Field(ge=1, le=256)] = Field(
         1, description="Threads of one computation on the CPU."
     )
-
-    @field_validator("access_token")
-    @classmethod
-    def _check_token(cls, secret: SecretStr | None) -> SecretStr | None:
-        return check_sendable(secret)
 
     @property
     def access_tokens(self) -> tuple[str, ...]:
@@ -305,5 +304,9 @@ def _shown_setting(settings_class: type[BaseSettings], name: str, value: object)
     if not name:
         return "*"
     field = settings_class.model_fields.get(name)
-    is_secret = field is not None and SecretStr in (field.annotation, *get_args(field.annotation))
+    is_secret = field is not None and _has_secret(field.annotation)
     return f"{name.upper()} = {'(not shown)' if is_secret else repr(value)}"
+
+
+def _has_secret(annotation: object) -> bool:
+    return annotation is SecretStr or any(map(_has_secret, get_args(annotation)))
