@@ -102,11 +102,11 @@ def record_inputs(
         checkpoint = load_checkpoint(model_path, precision="bf16" if in_bfloat16 else "fp32")
         write_served_model(recording.folder, describe(checkpoint, ""))
     done = _check_sources(recording, sources)
-    for source in sources:
-        if source.index not in done:
-            _check_length(source, settings.max_utterance_ms, told.longest_utterance_ms)
-            _record_input(source, model, grids, recording)
-            progress.count(source.duration_ms)
+    missing = [source for source in sources if source.index not in done]
+    _check_lengths(missing, settings.max_utterance_ms, told.longest_utterance_ms)
+    for source in missing:
+        _record_input(source, model, grids, recording)
+        progress.count(source.duration_ms)
     progress.close()
 
 
@@ -130,8 +130,8 @@ def _check_sources(recording: Recording, sources: Sequence[SourceRecording]) -> 
     return {before.index for before in inputs}
 
 
-def _check_length(source: SourceRecording, limit_ms: int, heard_ms: int) -> None:
-    """Reject a recording that a stream could not encode as one utterance.
+def _check_lengths(sources: Sequence[SourceRecording], limit_ms: int, heard_ms: int) -> None:
+    """Reject recordings that a stream could not encode as one utterance.
 
     Args:
         limit_ms: of the encoder service.
@@ -140,10 +140,12 @@ def _check_length(source: SourceRecording, limit_ms: int, heard_ms: int) -> None
     reason = "EARVOICE_ENCODER_MAX_UTTERANCE_MS"
     if 0 < heard_ms < limit_ms:
         limit_ms, reason = heard_ms, "all that this model hears"
-    if source.duration_ms > limit_ms:
+    too_long = [source for source in sources if source.duration_ms > limit_ms]
+    if too_long:
+        first = too_long[0]
         raise RecordingError(
-            f"{source.path} is {source.duration_ms:.0f} ms long; an utterance may have "
-            f"{limit_ms} ms ({reason})"
+            f"{len(too_long)} of {len(sources)} recordings are too long: {first.path} is "
+            f"{first.duration_ms:.0f} ms long; an utterance may have {limit_ms} ms ({reason})"
         )
 
 

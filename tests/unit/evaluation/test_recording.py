@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from earvoice.api.v1 import encoder_service_pb2 as pb
 from earvoice.cli.__main__ import main
-from earvoice.evaluation.recorder import _check_length, _check_sources
+from earvoice.evaluation.recorder import _check_lengths, _check_sources
 from earvoice.evaluation.recording import (
     Description,
     Grid,
@@ -173,10 +173,13 @@ def test_a_bad_grid_is_refused(text: str):
     ],
 )
 def test_what_no_stream_hears_as_one_utterance_is_not_recorded(limit_ms, heard_ms, told):
-    source = SourceRecording(0, Path("long.wav"), 35_000.0)
-    with pytest.raises(RecordingError, match=rf"long\.wav is 35000 ms long.*{told}"):
-        _check_length(source, limit_ms, heard_ms)
-    _check_length(source, 40_000, 0)
+    sources = [
+        SourceRecording(0, Path("short.wav"), 9_000.0),
+        SourceRecording(1, Path("long.wav"), 35_000.0),
+    ]
+    with pytest.raises(RecordingError, match=rf"1 of 2 .*long\.wav is 35000 ms long.*{told}"):
+        _check_lengths(sources, limit_ms, heard_ms)
+    _check_lengths(sources, 40_000, 0)
 
 
 @pytest.mark.parametrize(
