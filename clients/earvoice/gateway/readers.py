@@ -36,8 +36,8 @@ _LONGEST_BODY_BYTES = 16 << 20
 """A day of words."""
 _HEARTBEAT_S = 5.0
 _MOST_DIGITS = 15
-ALIVE = "event: alive\ndata:\n\n"
-"""When a stream has no news: pages cannot see comments, nor a connection that is dead."""
+_HEARTBEATS = {"true": "event: alive\ndata:\n\n", "false": ": still here\n\n"}
+"""What is written where there is no news, by whether ``alive`` is wanted: pages see no comments."""
 
 
 def reader_routes(door: Door) -> list[Route]:
@@ -47,7 +47,10 @@ def reader_routes(door: Door) -> list[Route]:
     async def read_events(request: Request) -> Response:
         door.gatekeeper.check_origin(request)
         stream = find_stream(door, request)
-        return _EventStream(door, stream, languages_of(request, stream))
+        alive = request.query_params.get("alive", "false")
+        if alive not in _HEARTBEATS:
+            raise InvalidFieldError("alive", alive, " or ".join(_HEARTBEATS))
+        return _EventStream(door, stream, languages_of(request, stream), _HEARTBEATS[alive])
 
     async def read_transcript(request: Request) -> Response:
         door.gatekeeper.check_origin(request)
@@ -167,8 +170,11 @@ class _EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, door: Door, stream: PublishedStream, languages: frozenset[str]) -> None:
+    def __init__(
+        self, door: Door, stream: PublishedStream, languages: frozenset[str], heartbeat: str
+    ) -> None:
         super().__init__()
+        self._heartbeat = heartbeat
         self._door = door
         self._stream = stream
         self._languages = languages
@@ -192,7 +198,7 @@ class _EventStream(Response):
             headers = {"status": self.status_code, "headers": self.raw_headers}
             await send({"type": "http.response.start", **headers})
             async for message in self._messages_for(scope["method"]):
-                await write(f"data: {message}\n\n" if message else ALIVE)
+                await write(f"data: {message}\n\n" if message else self._heartbeat)
             await end()
 
         async def end() -> None:

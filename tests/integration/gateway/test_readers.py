@@ -441,9 +441,11 @@ async def test_pages_and_sockets_read_what_a_speaker_publishes():
             subtitles = await http.get(f"http://{address}/v1/streams/hall/captions.vtt")
             nobody = await http.get(f"http://{address}/v1/streams/other/events")
             unspoken = await http.get(f"{url}?language=xx&language=yy")
+            unclear = await http.get(f"{url}?alive=yes")
             async with speak(address, "/v1/streams/hall?language=xx") as refused:
                 (failure,) = await receive_all(refused)
-    told = [json.loads(line.removeprefix("data: ")) for line in body.splitlines() if line]
+    lines = [line for line in body.splitlines() if line.startswith("data: ")]
+    told = [json.loads(line.removeprefix("data: ")) for line in lines]
     assert text_of(read) == text_of(told) == spoken == "Guten Tag"
     assert of_kind(read, "end")
     assert [cue.text for cue in webvtt.from_string(subtitles.text)] == ["Guten Tag"]
@@ -453,6 +455,8 @@ async def test_pages_and_sockets_read_what_a_speaker_publishes():
     fault = "language = 'xx' is not allowed; allowed: de"
     assert fault in unspoken.json()["error"]["message"]
     assert fault in failure["message"]
+    assert unclear.status_code == 400
+    assert "alive = 'yes' is not allowed; allowed: true or false" in unclear.text
 
 
 async def test_words_become_subtitles_of_either_form():

@@ -209,6 +209,7 @@ function read(name) {
   const address = new URL(`${published}/events`, location.href);
   const tags = parameters.get("to")?.split(",") ?? [];
   for (const tag of tags) address.searchParams.append("language", tag);
+  address.searchParams.set("alive", "true");
   if (token) address.searchParams.set("access_token", token);
   listen(address, `${published}/captions.vtt${tags.length ? `?language=${encodeURIComponent(tags[0])}` : ""}`);
 }
