@@ -296,7 +296,10 @@ async def test_nobody_has_to_wait_for_the_last_words():
 
 
 async def test_a_reader_notices_a_network_that_passes_nothing_on():
-    """It tells so instead of showing old lines as live, and goes on when it can."""
+    """It tells so instead of showing old lines as live, and goes on when it can.
+
+    While the network does pass something on, it hears that the gateway is there.
+    """
     async with opened(ScriptedService([" gut"]), "?to=de&publish=hall") as (page, _, _):
         await page.locator("#start").click()
         await page.locator(".word").wait_for(timeout=PATIENCE_MS)
@@ -305,6 +308,12 @@ async def test_a_reader_notices_a_network_that_passes_nothing_on():
             await reader.goto(f"http://{network.address}/?stream=hall")
             live = reader.locator("#status", has_text="Live")
             await live.wait_for(timeout=PATIENCE_MS)
+            await reader.evaluate(
+                """() => new Promise((heard) => {
+                    const events = new EventSource("v1/streams/hall/events?alive=true");
+                    events.addEventListener("alive", heard);
+                })"""
+            )
             network.swallow()
             waiting = reader.locator("#status", has_text="Waiting for the stream…")
             await waiting.wait_for(timeout=PATIENCE_MS)
